@@ -1,0 +1,1 @@
+"""HTTP service and command line in front of the speech engine."""

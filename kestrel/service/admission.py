@@ -1,0 +1,137 @@
+"""Bounded admission in front of the engine: so many jobs run, so many wait, the rest are refused at once.
+
+Running is bounded by the engine's slots and waiting by the queue size, because an unbounded queue turns overload into
+seconds of silence for everyone. The estimates are pure functions; `Admission` is the loop-side bookkeeping around them.
+Not thread-safe: every call belongs to the event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections import deque
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+
+CHARACTERS_PER_SECOND = 15.0
+"""Rough speed of read speech, used only to estimate queued work before it is spoken."""
+
+MAX_RETRY_AFTER = 600
+_RTF_BLEND = 0.2
+
+
+class QueueFull(Exception):
+    """No place to wait; `retry_after` is in whole seconds."""
+
+    def __init__(self, waiting: int, retry_after: int) -> None:
+        super().__init__(f"all places are taken and {waiting} requests wait; try again in {retry_after} s")
+        self.retry_after = retry_after
+
+
+def expected_audio_seconds(characters: int, max_seconds: float) -> float:
+    """Audio seconds that a text of so many characters is expected to give."""
+    return min(characters / CHARACTERS_PER_SECOND, max_seconds)
+
+
+def wait_seconds(audio_seconds: Iterable[float], rtf: float, slots: int) -> float:
+    """Wall seconds until the given amounts of queued audio are spoken by `slots` lanes, each at `rtf`.
+
+    `rtf` is the measured wall seconds per audio second of one request among the others, so lanes do not slow it further.
+    """
+    return sum(audio_seconds) * rtf / slots
+
+
+def retry_after(audio_seconds: Iterable[float], rtf: float, slots: int) -> int:
+    """Whole seconds for a Retry-After header: when the work ahead will be done; 1 to 600."""
+    return max(1, min(MAX_RETRY_AFTER, math.ceil(wait_seconds(audio_seconds, rtf, slots))))
+
+
+def blend_rtf(current: float, measured: float) -> float:
+    """Moving average of the real-time factor; one odd request does not swing Retry-After."""
+    return current + _RTF_BLEND * (measured - current)
+
+
+@dataclass(eq=False, slots=True)
+class Ticket:
+    """One job's place: how much audio it is expected to give and has given."""
+
+    expected_seconds: float
+    produced_seconds: float = 0.0
+
+    @property
+    def remaining_seconds(self) -> float:
+        return max(0.0, self.expected_seconds - self.produced_seconds)
+
+
+@dataclass(eq=False, slots=True)
+class _Waiter:
+    ticket: Ticket
+    granted: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+
+class Admission:
+    """First come, first served. `slots` jobs run, `queue_size` wait."""
+
+    def __init__(self, slots: int, queue_size: int, rtf: float = 1.0) -> None:
+        self.slots = slots
+        self.queue_size = queue_size
+        self.rtf = rtf
+        self._running: set[Ticket] = set()
+        self._waiting: deque[_Waiter] = deque()
+
+    @property
+    def running(self) -> int:
+        return len(self._running)
+
+    @property
+    def waiting(self) -> int:
+        return len(self._waiting)
+
+    def retry_after(self) -> int:
+        """Seconds after which a refused client should come back."""
+        ahead = [ticket.remaining_seconds for ticket in self._running]
+        ahead += [waiter.ticket.remaining_seconds for waiter in self._waiting]
+        return retry_after(ahead, self.rtf, self.slots)
+
+    def measured(self, rtf: float) -> None:
+        """Takes the real-time factor of a finished request into account."""
+        self.rtf = blend_rtf(self.rtf, rtf)
+
+    @asynccontextmanager
+    async def place(self, expected_seconds: float) -> AsyncIterator[Ticket]:
+        """Waits for a running place and holds it for the body. Raises QueueFull without waiting.
+
+        A caller cancelled while it waits leaves the queue at once.
+        """
+        ticket = Ticket(expected_seconds)
+        if len(self._running) < self.slots:
+            self._running.add(ticket)
+        elif len(self._waiting) < self.queue_size:
+            await self._wait(ticket)
+        else:
+            raise QueueFull(len(self._waiting), self.retry_after())
+        try:
+            yield ticket
+        finally:
+            self._leave(ticket)
+
+    async def _wait(self, ticket: Ticket) -> None:
+        waiter = _Waiter(ticket)
+        self._waiting.append(waiter)
+        try:
+            await waiter.granted
+        except asyncio.CancelledError:
+            if ticket in self._running:  # granted and cancelled in the same turn of the loop: pass the place on
+                self._leave(ticket)
+            else:
+                self._waiting.remove(waiter)
+            raise
+
+    def _leave(self, ticket: Ticket) -> None:
+        self._running.remove(ticket)
+        if self._waiting:
+            # The place moves to the first waiter now, not when its task wakes, so that nobody overtakes it.
+            waiter = self._waiting.popleft()
+            self._running.add(waiter.ticket)
+            waiter.granted.set_result(None)

@@ -1,0 +1,186 @@
+"""Text planner: cleans a text and cuts it into pieces short enough for one utterance each.
+
+Pure functions, shared by the server and `kestrel say`, so that both say the same thing the same way. Two promises hold
+for every input and are tested as properties: the pieces joined are exactly the cleaned text, and a token (a word, or
+one character of a script written without spaces) is never cut. All of it takes time linear in the length of the text.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from dataclasses import dataclass
+from enum import IntEnum
+
+MAX_PIECE_CHARS = 200
+MIN_PIECE_CHARS = 40
+
+_MAX_MARKS = 30  # combining marks on one base, as in the Stream-Safe Text Format of UAX #15; more is an attack on NFC
+_ZERO_WIDTH_JOINERS = "\u200c\u200d"
+_EMOJI = re.compile(
+    "[\U0001f000-\U0001fbff\u2300-\u23ff\u2600-\u27bf\u2b00-\u2bff\u20e3\ufe00-\ufe0f\U000e0000-\U000e01ef]"
+)
+# Han, kana, bopomofo, Thai, Lao, Myanmar, Khmer: words follow each other without spaces, so any base may start a piece.
+_UNSPACED = re.compile(
+    "[\u3005-\u3007\u3041-\u30ff\u3100-\u312f\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
+    "\u0e01-\u0eff\u1000-\u109f\u1780-\u17ff]"
+)
+_WORD = re.compile(r"(\S+)(\s*)")
+_SENTENCE_END = ".!?…。！？｡؟۔।॥"
+_WIDE_SENTENCE_END = "。！？｡"
+_CLAUSE_END = ",;:–—，、；：،؛"
+_WIDE_CLAUSE_END = "，、；："
+_OPENERS = "\"'([{“‘«‹「『【（《〈¿¡"
+_CLOSERS = "\"')]}”’»›」』】）》〉"
+_NO_START = _CLOSERS + _SENTENCE_END + _CLAUSE_END + "ーゝゞ々〻ぁぃぅぇぉっゃゅょゎァィゥェォッャュョヮ・"
+_ABBREVIATED = (
+    "mr mrs ms dr prof sr jr st rev gen col capt lt sgt hon vs etc nos vol figs eq ch sec pp eds approx dept est inc ltd "
+    "co corp jan feb apr aug sep sept oct nov dec mon tue wed thu fri e.g i.e cf al a.m p.m u.s u.k ph.d"
+)
+_ABBREVIATIONS = frozenset(_ABBREVIATED.split())
+
+
+class Break(IntEnum):
+    """How good a place is for a cut."""
+
+    WORD = 0
+    CLAUSE = 1
+    SENTENCE = 2
+    PARAGRAPH = 3
+
+
+class PlanError(ValueError):
+    """The text cannot be planned; the message says why and what is valid."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """A place where a piece may end: the index after the token and its trailing space, and how good the place is."""
+
+    end: int
+    kind: Break
+
+
+def clean(text: str) -> str:
+    """The text as it will be spoken: NFC, without emoji, control and invisible format characters, single spaces.
+
+    A paragraph break becomes one blank line; every other run of white space becomes one space. Idempotent.
+    """
+    kept: list[str] = []
+    space, newlines, marks = False, 0, 0
+    for char in text:
+        category = unicodedata.category(char)
+        if category[0] == "M":
+            marks += 1
+            if marks > _MAX_MARKS:
+                continue
+        if char in "\n\u2029\x85\u2028":
+            space, newlines = True, newlines + (2 if char == "\u2029" else 1)
+        elif char.isspace() or category == "Cc" or char == "\u200b" or _EMOJI.match(char):
+            space = True
+        elif category in ("Cf", "Cs", "Co", "Cn"):
+            # Joiners shape letters in several scripts; beside anything else they are left over from an emoji.
+            if char in _ZERO_WIDTH_JOINERS and kept and not space and unicodedata.category(kept[-1])[0] in "LM":
+                kept.append(char)
+                marks = 0
+        else:
+            if space and kept:
+                kept.append("\n\n" if newlines > 1 else " ")
+            space, newlines = False, 0
+            kept.append(char)
+            if category[0] != "M":
+                marks = 0
+    return unicodedata.normalize("NFC", "".join(kept))
+
+
+def speakable(text: str) -> bool:
+    """True if there is anything to say: at least one letter or digit of any script."""
+    return any(char.isalnum() for char in text)
+
+
+def plan(text: str, max_chars: int = MAX_PIECE_CHARS, min_chars: int = MIN_PIECE_CHARS) -> list[str]:
+    """Cuts a cleaned text into pieces of at most `max_chars` characters (not counting the space that ends a piece).
+
+    A piece ends at the first sentence or paragraph end that leaves it at least `min_chars` long; without one in reach,
+    at the last clause end, then at the last word end. Trailing space stays with the piece before it.
+    A piece may hold nothing speakable (a lone dash); the caller passes over it. Raises PlanError when one token is longer
+    than `max_chars`.
+    """
+    pieces: list[str] = []
+    start = 0
+    sentence = clause = word = -1  # best cut of each kind since `start`
+    for cut in cuts(text):
+        while len(text[start : cut.end].rstrip()) > max_chars:
+            end = next((end for end in (sentence, clause, word) if end > start), -1)
+            if end < 0:
+                raise PlanError(
+                    f"the text holds a run of {len(text[start : cut.end].rstrip())} characters without a break; "
+                    f"the longest word that can be spoken has {max_chars} characters"
+                )
+            pieces.append(text[start:end])
+            start = end
+            # Cuts seen since then lie in the rest, which is shorter than a piece; they stay candidates.
+        if cut.kind >= Break.SENTENCE:
+            if cut.end - start >= min_chars:
+                pieces.append(text[start : cut.end])
+                start = cut.end
+            else:
+                sentence = cut.end
+        elif cut.kind == Break.CLAUSE:
+            clause = cut.end
+        else:
+            word = cut.end
+    if start < len(text):
+        pieces.append(text[start:])
+    return pieces
+
+
+def cuts(text: str) -> list[Cut]:
+    """Every place between two tokens of a cleaned text, in order; the last one is the end of the text."""
+    found: list[Cut] = []
+    words = list(_WORD.finditer(text))
+    for index, match in enumerate(words):
+        word, gap = match.group(1), match.group(2)
+        if _UNSPACED.search(word):
+            found.extend(_inner_cuts(word, match.start()))
+        following = words[index + 1].group(1) if index + 1 < len(words) else ""
+        kind = Break.PARAGRAPH if "\n" in gap else _kind_after(word, following)
+        found.append(Cut(match.end(), kind))
+    return found
+
+
+def _kind_after(word: str, following: str) -> Break:
+    bare = word.rstrip(_CLOSERS)
+    if not bare:
+        return Break.WORD
+    if bare[-1] in _CLAUSE_END:
+        return Break.CLAUSE
+    if bare[-1] not in _SENTENCE_END:
+        return Break.WORD
+    if bare[-1] == "." and not bare.endswith(".."):
+        stem = bare[:-1].lstrip(_OPENERS)
+        if stem.lower() in _ABBREVIATIONS or (len(stem) == 1 and stem.isalpha() and stem != "I"):
+            return Break.WORD
+    first = following.lstrip(_OPENERS)[:1]
+    return Break.CLAUSE if first.islower() else Break.SENTENCE
+
+
+def _inner_cuts(word: str, offset: int) -> list[Cut]:
+    """Cuts inside a run of a script without spaces: before any character that can start a line."""
+    found: list[Cut] = []
+    kind = Break.WORD
+    for at in range(1, len(word)):
+        before, after = word[at - 1], word[at]
+        if before in _WIDE_SENTENCE_END:
+            kind = Break.SENTENCE
+        elif before in _WIDE_CLAUSE_END:
+            kind = Break.CLAUSE
+        elif before not in _CLOSERS:
+            kind = Break.WORD
+        if after in _NO_START or before in _OPENERS or unicodedata.category(after)[0] == "M":
+            continue
+        if after in _ZERO_WIDTH_JOINERS or before in _ZERO_WIDTH_JOINERS:
+            continue
+        if kind > Break.WORD or _UNSPACED.match(before) or _UNSPACED.match(after):
+            found.append(Cut(offset + at, kind))
+    return found

@@ -1,0 +1,136 @@
+"""Admission: bounds that leak, waiters that are overtaken or forgotten, and a Retry-After that lies."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from kestrel.service.admission import (
+    MAX_RETRY_AFTER,
+    Admission,
+    QueueFull,
+    blend_rtf,
+    expected_audio_seconds,
+    retry_after,
+)
+
+
+class Caller:
+    """A request that holds its place until told to leave."""
+
+    def __init__(self, admission: Admission, order: list[Caller]) -> None:
+        self.leave = asyncio.Event()
+        self.refused: QueueFull | None = None
+        self.inside = False
+        self.task = asyncio.create_task(self._call(admission, order))
+
+    async def _call(self, admission: Admission, order: list[Caller]) -> None:
+        try:
+            async with admission.place(10.0):
+                self.inside = True
+                order.append(self)
+                await self.leave.wait()
+        except QueueFull as error:
+            self.refused = error
+        finally:
+            self.inside = False
+
+
+async def _settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["arrive", "leave", "cancel"]), st.integers(0, 20)), max_size=40),
+       st.integers(1, 3), st.integers(0, 3))  # fmt: skip
+def test_bounds_order_and_departures(steps: list[tuple[str, int]], slots: int, queue_size: int) -> None:
+    """Against a plain list model: never more than the bounds, first come first served, no place lost on a cancel."""
+
+    async def scenario() -> None:
+        admission = Admission(slots, queue_size)
+        order: list[Caller] = []
+        callers: list[Caller] = []  # everyone admitted and not yet gone, in order of arrival
+        for action, pick in steps:
+            if action == "arrive":
+                caller = Caller(admission, order)
+                await _settle()
+                if len(callers) < slots + queue_size:
+                    assert caller.refused is None
+                    callers.append(caller)
+                else:
+                    assert caller.refused is not None and caller.refused.retry_after >= 1
+            elif callers:
+                inside = [caller for caller in callers if caller.inside]
+                caller = inside[pick % len(inside)] if action == "leave" else callers[pick % len(callers)]
+                caller.leave.set() if action == "leave" else caller.task.cancel()
+                callers.remove(caller)
+                await _settle()
+            assert [caller.inside for caller in callers].count(True) == min(slots, len(callers))
+            assert all(caller.inside for caller in callers[:slots])
+            assert admission.running == min(slots, len(callers))
+            assert admission.waiting == max(0, len(callers) - slots)
+        for caller in callers:
+            caller.task.cancel()
+        await asyncio.gather(*(caller.task for caller in callers), return_exceptions=True)
+        assert admission.running == admission.waiting == 0
+
+    asyncio.run(scenario())
+
+
+async def _grant_and_cancel_together() -> None:
+    admission = Admission(1, 2)
+    first, second, third = (Caller(admission, []) for _ in range(3))
+    await _settle()
+    first.leave.set()
+    await asyncio.sleep(0)  # first leaves and the place passes to second, whose task has not run yet
+    second.task.cancel()
+    await _settle()
+    assert third.inside and admission.running == 1 and admission.waiting == 0
+    third.leave.set()
+    await _settle()
+    assert admission.running == 0
+
+
+def test_a_place_granted_to_a_cancelled_waiter_is_passed_on() -> None:
+    """Catches a slot lost for ever when the client leaves in the very turn in which it is let in."""
+    asyncio.run(_grant_and_cancel_together())
+
+
+@pytest.mark.parametrize(
+    ("queued", "rtf", "slots", "seconds"),
+    [([], 1.0, 4, 1), ([10.0, 10.0], 0.5, 1, 10), ([10.0, 10.0], 0.5, 4, 3), ([3600.0] * 10, 1.0, 1, MAX_RETRY_AFTER)],
+)
+def test_retry_after_is_the_work_ahead(queued: list[float], rtf: float, slots: int, seconds: int) -> None:
+    """A constant or zero Retry-After makes clients hammer or give up."""
+    assert retry_after(queued, rtf, slots) == seconds
+
+
+@given(st.lists(st.floats(0, 1000), max_size=20), st.floats(0, 50), st.integers(1, 64), st.floats(0, 1000))
+def test_retry_after_grows_with_work_and_stays_in_range(
+    queued: list[float], rtf: float, slots: int, more: float
+) -> None:
+    """Catches overflow, zero and negative values."""
+    assert 1 <= retry_after(queued, rtf, slots) <= retry_after([*queued, more], rtf, slots) <= MAX_RETRY_AFTER
+
+
+def test_produced_audio_shortens_the_wait() -> None:
+    """A nearly finished request must not count with its whole length."""
+
+    async def scenario() -> tuple[int, int]:
+        admission = Admission(1, 0, rtf=1.0)
+        async with AsyncExitStack() as stack:
+            ticket = await stack.enter_async_context(admission.place(expected_audio_seconds(900, 60.0)))
+            before = admission.retry_after()
+            ticket.produced_seconds = 55.0
+            return before, admission.retry_after()
+
+    assert asyncio.run(scenario()) == (60, 5)
+
+
+def test_measured_rtf_moves_the_estimate_slowly() -> None:
+    """One slow request must not send everyone away for minutes."""
+    assert 1.0 < blend_rtf(1.0, 10.0) < 4.0
