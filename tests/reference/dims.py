@@ -103,7 +103,9 @@ class Dims:
 TINY = Dims()
 
 TINY_MULTIPLIERS = Dims(
-    multipliers=Multipliers(0.37, 1.3, 0.8, 0.6, 1.4, 0.7, 1.7, 0.55, (0.9, 1.2, 0.7, 1.5, 1.1)),
+    multipliers=Multipliers(
+        0.37, 1.3, 0.8, 0.6, 1.4, 0.7, 1.7, 0.55, (0.9, 1.2, 0.7, 1.5, 1.1)
+    ),
     heads=6,
     kv_heads=2,
     head_dim=16,
@@ -116,7 +118,12 @@ TINY_WIDE_STATE = Dims(ssm_heads=3, ssm_head_dim=32, ssm_state=64)
 TINY_GROUPS = Dims(ssm_groups=2)
 """B and C are no longer shared by all heads."""
 
-PRESETS = {"tiny": TINY, "multipliers": TINY_MULTIPLIERS, "wide_state": TINY_WIDE_STATE, "groups": TINY_GROUPS}
+PRESETS = {
+    "tiny": TINY,
+    "multipliers": TINY_MULTIPLIERS,
+    "wide_state": TINY_WIDE_STATE,
+    "groups": TINY_GROUPS,
+}
 
 FULL = Dims(
     dim=512,
