@@ -38,15 +38,9 @@ def write_checkpoint(
     """
     folder.mkdir(parents=True, exist_ok=True)
     generator = torch.Generator().manual_seed(seed)
-    (folder / "config.json").write_text(
-        json.dumps(config(dims), indent=2), encoding="utf-8"
-    )
-    (folder / "generation_config.json").write_text(
-        json.dumps(generation_config(dims), indent=2), encoding="utf-8"
-    )
-    (folder / "tokenizer.json").write_text(
-        tokenizer_json(dims.text_vocab, dims.eos_id), encoding="utf-8"
-    )
+    (folder / "config.json").write_text(json.dumps(config(dims), indent=2), encoding="utf-8")
+    (folder / "generation_config.json").write_text(json.dumps(generation_config(dims), indent=2), encoding="utf-8")
+    (folder / "tokenizer.json").write_text(tokenizer_json(dims.text_vocab, dims.eos_id), encoding="utf-8")
     model = {t.name: _draw(t, generator).to(dtype) for t in language_model(dims)}
     model["semantic_output.weight"][-1] *= dims.eos_gain
     save_file(model, folder / "model.safetensors", metadata={"format": "pt"})
@@ -64,9 +58,7 @@ def _draw(tensor: Tensor, generator: torch.Generator) -> torch.Tensor:
     return out.log_() if tensor.kind == "log_uniform" else out
 
 
-def _codec_state(
-    tensors: Iterable[Tensor], generator: torch.Generator, wrapped: bool
-) -> dict[str, Any]:
+def _codec_state(tensors: Iterable[Tensor], generator: torch.Generator, wrapped: bool) -> dict[str, Any]:
     """The codec's state dict with weight-normed tensors in their two published spellings, plus cached tables."""
     prefix = "generator." if wrapped else ""
     state: OrderedDict[str, Any] = OrderedDict()
@@ -75,10 +67,7 @@ def _codec_state(
         if not tensor.norm_gain:
             state[prefix + tensor.name] = direction
             continue
-        gain = (
-            torch.empty((tensor.shape[0], 1, 1)).uniform_(0.6, 1.4, generator=generator)
-            * tensor.norm_gain
-        )
+        gain = torch.empty((tensor.shape[0], 1, 1)).uniform_(0.6, 1.4, generator=generator) * tensor.norm_gain
         owner = prefix + tensor.name.removesuffix(".weight")
         if tensor.legacy:
             state[f"{owner}.weight_g"], state[f"{owner}.weight_v"] = gain, direction
@@ -86,12 +75,8 @@ def _codec_state(
             state[f"{owner}.parametrizations.weight.original0"] = gain
             state[f"{owner}.parametrizations.weight.original1"] = direction
     # Tables that the published module registers as buffers; a loader drops them.
-    state[f"{prefix}quantizer.post_module.freqs_cis"] = torch.zeros(
-        (8, 4, 2), dtype=torch.bfloat16
-    )
-    state[f"{prefix}quantizer.post_module.causal_mask"] = torch.ones(
-        (8, 8), dtype=torch.bool
-    ).tril()
+    state[f"{prefix}quantizer.post_module.freqs_cis"] = torch.zeros((8, 4, 2), dtype=torch.bfloat16)
+    state[f"{prefix}quantizer.post_module.causal_mask"] = torch.ones((8, 8), dtype=torch.bool).tril()
     state._metadata = OrderedDict([("", {"version": 1})])  # type: ignore[attr-defined]
     return {"state_dict": state} if wrapped else state
 
@@ -189,15 +174,11 @@ def generation_config(d: Dims) -> dict[str, Any]:
 
 def main() -> None:
     presets = PRESETS | {"full": FULL}
-    parser = argparse.ArgumentParser(
-        description="Write a random-weight checkpoint in the published layout."
-    )
+    parser = argparse.ArgumentParser(description="Write a random-weight checkpoint in the published layout.")
     parser.add_argument("folder", type=Path)
     parser.add_argument("--preset", choices=sorted(presets), default="tiny")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument(
-        "--bf16", action="store_true", help="language model in BF16, as published"
-    )
+    parser.add_argument("--bf16", action="store_true", help="language model in BF16, as published")
     parser.add_argument(
         "--no-encoder",
         action="store_true",
@@ -205,9 +186,7 @@ def main() -> None:
     )
     a = parser.parse_args()
     dtype = torch.bfloat16 if a.bf16 else torch.float32
-    write_checkpoint(
-        a.folder, presets[a.preset], seed=a.seed, dtype=dtype, encoder=not a.no_encoder
-    )
+    write_checkpoint(a.folder, presets[a.preset], seed=a.seed, dtype=dtype, encoder=not a.no_encoder)
 
 
 if __name__ == "__main__":

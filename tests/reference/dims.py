@@ -103,9 +103,7 @@ class Dims:
 TINY = Dims()
 
 TINY_MULTIPLIERS = Dims(
-    multipliers=Multipliers(
-        0.37, 1.3, 0.8, 0.6, 1.4, 0.7, 1.7, 0.55, (0.9, 1.2, 0.7, 1.5, 1.1)
-    ),
+    multipliers=Multipliers(0.37, 1.3, 0.8, 0.6, 1.4, 0.7, 1.7, 0.55, (0.9, 1.2, 0.7, 1.5, 1.1)),
     heads=6,
     kv_heads=2,
     head_dim=16,

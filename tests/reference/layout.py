@@ -73,15 +73,9 @@ def language_model(d: Dims) -> Iterator[Tensor]:
         yield Tensor(f"{layer}.mamba.A_log", (d.ssm_heads,), "log_uniform", 0.3, 4.3)
         yield Tensor(f"{layer}.mamba.D", (d.ssm_heads,), "normal", 0.0, 1.0)
         yield _linear(f"{layer}.mamba.out_proj.weight", d.dim, d.ssm_inner)
-        yield _linear(
-            f"{layer}.self_attn.q_proj.weight", d.heads * d.head_dim, d.dim, 1.5
-        )
-        yield _linear(
-            f"{layer}.self_attn.k_proj.weight", d.kv_heads * d.head_dim, d.dim, 1.5
-        )
-        yield _linear(
-            f"{layer}.self_attn.v_proj.weight", d.kv_heads * d.head_dim, d.dim
-        )
+        yield _linear(f"{layer}.self_attn.q_proj.weight", d.heads * d.head_dim, d.dim, 1.5)
+        yield _linear(f"{layer}.self_attn.k_proj.weight", d.kv_heads * d.head_dim, d.dim, 1.5)
+        yield _linear(f"{layer}.self_attn.v_proj.weight", d.kv_heads * d.head_dim, d.dim)
         yield _linear(f"{layer}.self_attn.o_proj.weight", d.dim, d.heads * d.head_dim)
         yield _norm(f"{layer}.pre_ff_layernorm.weight", d.dim)
         yield _linear(f"{layer}.feed_forward.gate_proj.weight", d.ffn, d.dim)
@@ -93,16 +87,12 @@ def language_model(d: Dims) -> Iterator[Tensor]:
     for i in range(d.fast_layers):
         layer = f"fast_layers.{i}"
         width = d.fast_heads * d.fast_head_dim
-        yield from _block(
-            layer, d.dim, width, d.fast_kv_heads * d.fast_head_dim, d.fast_ffn
-        )
+        yield from _block(layer, d.dim, width, d.fast_kv_heads * d.fast_head_dim, d.fast_ffn)
     yield _norm("fast_norm.weight", d.dim)
     yield _linear("fast_output.weight", d.semantic_size, d.dim, 3.0)
 
 
-def _block(
-    layer: str, dim: int, width: int, kv_width: int, ffn: int
-) -> Iterator[Tensor]:
+def _block(layer: str, dim: int, width: int, kv_width: int, ffn: int) -> Iterator[Tensor]:
     yield _linear(f"{layer}.attention.wqkv.weight", width + 2 * kv_width, dim, 1.5)
     yield _linear(f"{layer}.attention.wo.weight", dim, width)
     yield _linear(f"{layer}.feed_forward.w1.weight", ffn, dim)
@@ -112,36 +102,24 @@ def _block(
     yield _norm(f"{layer}.ffn_norm.weight", dim)
 
 
-def _transformer(
-    prefix: str, layers: int, dim: int, width: int, kv_width: int, ffn: int
-) -> Iterator[Tensor]:
+def _transformer(prefix: str, layers: int, dim: int, width: int, kv_width: int, ffn: int) -> Iterator[Tensor]:
     for i in range(layers):
         layer = f"{prefix}.layers.{i}"
         yield from _block(layer, dim, width, kv_width, ffn)
-        yield Tensor(
-            f"{layer}.attention_layer_scale.gamma", (dim,), "uniform", 0.2, 1.0
-        )
+        yield Tensor(f"{layer}.attention_layer_scale.gamma", (dim,), "uniform", 0.2, 1.0)
         yield Tensor(f"{layer}.ffn_layer_scale.gamma", (dim,), "uniform", 0.2, 1.0)
     yield _norm(f"{prefix}.norm.weight", dim)
 
 
-def _conv(
-    name: str, out: int, inputs: int, kernel: int, gain: float = 1.0
-) -> Iterator[Tensor]:
-    yield Tensor(
-        f"{name}.weight", (out, inputs, kernel), "normal", 0.0, 1.0, norm_gain=gain
-    )
+def _conv(name: str, out: int, inputs: int, kernel: int, gain: float = 1.0) -> Iterator[Tensor]:
+    yield Tensor(f"{name}.weight", (out, inputs, kernel), "normal", 0.0, 1.0, norm_gain=gain)
     yield _bias(f"{name}.bias", out)
 
 
-def _transposed(
-    name: str, inputs: int, out: int, kernel: int, stride: int
-) -> Iterator[Tensor]:
+def _transposed(name: str, inputs: int, out: int, kernel: int, stride: int) -> Iterator[Tensor]:
     deviation = 1.0 / math.sqrt(inputs * kernel / stride)
     gain = deviation * math.sqrt(out * kernel)  # norm of one input channel's slice
-    yield Tensor(
-        f"{name}.weight", (inputs, out, kernel), "normal", 0.0, 1.0, norm_gain=gain
-    )
+    yield Tensor(f"{name}.weight", (inputs, out, kernel), "normal", 0.0, 1.0, norm_gain=gain)
     yield _bias(f"{name}.bias", out)
 
 
@@ -195,17 +173,11 @@ def _vq(prefix: str, dim: int, code_dim: int, size: int) -> Iterator[Tensor]:
 def codec_decoder(d: Dims) -> Iterator[Tensor]:
     """Tensors of `codec.pth` that decoding needs (the VQ input projections ride along)."""
     c = d.codec
-    yield from _vq(
-        "quantizer.semantic_quantizer.quantizers.0", c.dim, c.code_dim, d.semantic_size
-    )
+    yield from _vq("quantizer.semantic_quantizer.quantizers.0", c.dim, c.code_dim, d.semantic_size)
     for i in range(d.codebooks - 1):
-        yield from _vq(
-            f"quantizer.quantizer.quantizers.{i}", c.dim, c.code_dim, c.residual_size
-        )
+        yield from _vq(f"quantizer.quantizer.quantizers.{i}", c.dim, c.code_dim, c.residual_size)
     width, kv_width = c.post_heads * c.post_head_dim, c.post_kv_heads * c.post_head_dim
-    yield from _transformer(
-        "quantizer.post_module", c.post_layers, c.dim, width, kv_width, c.post_ffn
-    )
+    yield from _transformer("quantizer.post_module", c.post_layers, c.dim, width, kv_width, c.post_ffn)
     for i, stride in enumerate(c.upsample):
         deviation = 1.0 / math.sqrt(c.dim)
         yield Tensor(
@@ -221,9 +193,7 @@ def codec_decoder(d: Dims) -> Iterator[Tensor]:
     for i, stride in enumerate(c.strides):
         block = f"decoder.model.{i + 1}.block"
         yield _snake(f"{block}.0.alpha", c.channels[i])
-        yield from _transposed(
-            f"{block}.1.conv", c.channels[i], c.channels[i + 1], 2 * stride, stride
-        )
+        yield from _transposed(f"{block}.1.conv", c.channels[i], c.channels[i + 1], 2 * stride, stride)
         for unit in range(3):
             yield from _residual_unit(f"{block}.{unit + 2}", c.channels[i + 1])
     last = len(c.strides) + 1
@@ -265,6 +235,4 @@ def codec_encoder(d: Dims) -> Iterator[Tensor]:
         )
         yield _bias(f"quantizer.downsample.{i}.0.conv.bias", c.dim)
         yield from _convnext(f"quantizer.downsample.{i}.1", c.dim, c.upsample_ffn)
-    yield from _transformer(
-        "quantizer.pre_module", c.pre_layers, c.dim, width, width, c.pre_ffn
-    )
+    yield from _transformer("quantizer.pre_module", c.pre_layers, c.dim, width, width, c.pre_ffn)

@@ -38,7 +38,5 @@ def tokenizer_json(text_vocab: int, eos_id: int) -> str:
         ]
     )
     tokenizer.decoder = decoders.ByteLevel()
-    tokenizer.add_special_tokens(
-        [AddedToken(piece, special=True, normalized=False) for piece in special]
-    )
+    tokenizer.add_special_tokens([AddedToken(piece, special=True, normalized=False) for piece in special])
     return str(tokenizer.to_str())

@@ -26,18 +26,14 @@ Progress = Callable[[int, int, str], None]
 Plan = list[tuple[Row, TensorFile]]
 
 
-def convert_checkpoint(
-    source: Path, target: Path, *, types: Types, progress: Progress | None = None
-) -> None:
+def convert_checkpoint(source: Path, target: Path, *, types: Types, progress: Progress | None = None) -> None:
     """Writes `target` from the checkpoint folder `source`.
 
     progress(done, total, name) is called before each tensor and once at the end. The file appears under its name only
     when it is complete. Raises ConvertError naming the file, key or tensor that is missing or wrong.
     """
     if not source.is_dir():
-        raise ConvertError(
-            f"{source} is not a folder; expected one with config.json, model.safetensors and codec.pth"
-        )
+        raise ConvertError(f"{source} is not a folder; expected one with config.json, model.safetensors and codec.pth")
     config = Configuration.read(source / "config.json")
     generation = Configuration.read(source / "generation_config.json", required=False)
     tokenizer = _tokenizer(source / "tokenizer.json")
@@ -45,9 +41,7 @@ def convert_checkpoint(
     weights = SafetensorsFile(source / "model.safetensors")
     codec_name = config.text("codec_filename", "codec.pth")
     if Path(codec_name).name != codec_name:
-        raise ConvertError(
-            f"config.json: key 'codec_filename' is {codec_name!r}; expected a plain file name"
-        )
+        raise ConvertError(f"config.json: key 'codec_filename' is {codec_name!r}; expected a plain file name")
     codec_weights = FoldedFile(TorchFile(source / codec_name))
     codec = dimensions.codec(config, codec_weights, model.codebooks)
 
@@ -80,14 +74,10 @@ def _check(plan: Plan) -> None:
     known = {id(file): set(file.names()) for _, file in plan}
     for row, file in plan:
         if row.source not in known[id(file)]:
-            raise ConvertError(
-                f"tensor {row.source!r} is missing; expected shape {list(row.shape)}"
-            )
+            raise ConvertError(f"tensor {row.source!r} is missing; expected shape {list(row.shape)}")
         if file.shape(row.source) != row.shape:
             found = list(file.shape(row.source))
-            raise ConvertError(
-                f"tensor {row.source!r} has shape {found}; expected {list(row.shape)}"
-            )
+            raise ConvertError(f"tensor {row.source!r} has shape {found}; expected {list(row.shape)}")
 
 
 def _write(
@@ -98,9 +88,7 @@ def _write(
     progress: Progress | None,
 ) -> None:
     try:
-        handle, name = tempfile.mkstemp(
-            prefix=f".{target.name}.", suffix=".part", dir=target.parent
-        )
+        handle, name = tempfile.mkstemp(prefix=f".{target.name}.", suffix=".part", dir=target.parent)
     except OSError as error:
         raise ConvertError(f"cannot write to {target.parent}: {error}") from error
     os.close(handle)

@@ -26,9 +26,7 @@ class Configuration:
         except FileNotFoundError as error:
             raise ConvertError(f"{path.name} is missing from {path.parent}") from error
         except (OSError, ValueError, RecursionError) as error:
-            raise ConvertError(
-                f"{path.name} cannot be read as JSON: {error}"
-            ) from error
+            raise ConvertError(f"{path.name} cannot be read as JSON: {error}") from error
         if not isinstance(values, dict):
             raise ConvertError(f"{path.name} must hold a JSON object")
         return cls(path.name, values)
@@ -45,11 +43,7 @@ class Configuration:
 
     def number(self, key: str, default: float | None = None) -> float:
         value = self._values.get(key, default)
-        if (
-            isinstance(value, bool)
-            or not isinstance(value, int | float)
-            or not math.isfinite(value)
-        ):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             raise self._wrong(key, "a finite number")
         return float(value)
 
@@ -63,9 +57,7 @@ class Configuration:
         """A list of `count` numbers; ones if the key is absent, which is what muP multipliers default to."""
         value = self._values.get(key, [1.0] * count)
         right = isinstance(value, list) and len(value) == count
-        if not right or not all(
-            isinstance(v, int | float) and math.isfinite(v) for v in value
-        ):
+        if not right or not all(isinstance(v, int | float) and math.isfinite(v) for v in value):
             raise self._wrong(key, f"a list of {count} finite numbers")
         return tuple(float(v) for v in value)
 

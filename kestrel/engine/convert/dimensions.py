@@ -119,9 +119,7 @@ def language_model(config: Configuration) -> LanguageModel:
     c.must_be("mamba_conv_bias", True, True, "the Mamba convolution has a bias")
     c.must_be("hidden_act", "silu", "silu", "the FFN is SwiGLU")
     c.must_be("rope_scaling", None, None, "rotations are not scaled")
-    slow = _attention(
-        c, "dim", "n_layer", "n_head", "n_local_heads", "head_dim", "intermediate_size"
-    )
+    slow = _attention(c, "dim", "n_layer", "n_head", "n_local_heads", "head_dim", "intermediate_size")
     c.must_be(
         "fast_dim",
         slow.dim,
@@ -158,14 +156,8 @@ def language_model(config: Configuration) -> LanguageModel:
         "mamba_n_heads times mamba_d_head",
     )
     if model.ssm_heads % model.ssm_groups:
-        raise ConvertError(
-            f"{c.name}: key 'mamba_n_groups' must divide mamba_n_heads = {model.ssm_heads}"
-        )
-    if (
-        not 0
-        < model.semantic_size
-        <= min(model.codebook_size, model.vocab - model.semantic_begin)
-    ):
+        raise ConvertError(f"{c.name}: key 'mamba_n_groups' must divide mamba_n_heads = {model.ssm_heads}")
+    if not 0 < model.semantic_size <= min(model.codebook_size, model.vocab - model.semantic_begin):
         raise ConvertError(f"{c.name}: key 'semantic_end_id' gives {model.semantic_size} semantic codes, not 1 to "
                            f"{min(model.codebook_size, model.vocab - model.semantic_begin)}")  # fmt: skip
     return model
@@ -182,9 +174,7 @@ def _attention(
 ) -> Attention:
     a = Attention(*(c.integer(key) for key in (dim, layers, heads, kv, head_dim, ffn)))
     if a.heads % a.kv_heads or a.head_dim % 2:
-        raise ConvertError(
-            f"{c.name}: key {kv!r} must divide {heads!r}, and {head_dim!r} must be even"
-        )
+        raise ConvertError(f"{c.name}: key {kv!r} must divide {heads!r}, and {head_dim!r} must be even")
     return a
 
 
@@ -203,9 +193,7 @@ class _Shapes:
             raise ConvertError(f"tensor {name!r} is missing")
         shape = self._file.shape(name)
         if len(shape) != rank or 0 in shape:
-            raise ConvertError(
-                f"tensor {name!r} has shape {list(shape)}; expected {rank} axes, none empty"
-            )
+            raise ConvertError(f"tensor {name!r} has shape {list(shape)}; expected {rank} axes, none empty")
         return shape
 
     def count(self, pattern: str, first: int = 0) -> int:
@@ -233,9 +221,7 @@ def codec(config: Configuration, file: TensorFile, codebooks: int) -> Codec:
     head_dim, odd = divmod(width, heads)
     kv_heads, rest = divmod(rows - width, 2 * head_dim) if head_dim else (0, 1)
     if odd or rest or kv_heads < 1 or heads % kv_heads:
-        raise ConvertError(
-            f"tensor {layer.format(0)!r} has {rows} rows, which do not split into {heads} query heads"
-        )
+        raise ConvertError(f"tensor {layer.format(0)!r} has {rows} rows, which do not split into {heads} query heads")
     post = Attention(
         dim=dim,
         layers=shape.count(layer),
@@ -248,19 +234,13 @@ def codec(config: Configuration, file: TensorFile, codebooks: int) -> Codec:
     stages = shape.count("quantizer.upsample.{}.0.conv.weight")
     if not stages:
         raise ConvertError("tensor 'quantizer.upsample.0.0.conv.weight' is missing")
-    upsample = tuple(
-        shape(f"quantizer.upsample.{i}.0.conv.weight", 3)[2] for i in range(stages)
-    )
+    upsample = tuple(shape(f"quantizer.upsample.{i}.0.conv.weight", 3)[2] for i in range(stages))
     blocks = shape.count("decoder.model.{}.block.1.conv.weight", 1)
     if not blocks:
         raise ConvertError("tensor 'decoder.model.1.block.1.conv.weight' is missing")
-    ups = [
-        shape(f"decoder.model.{i + 1}.block.1.conv.weight", 3) for i in range(blocks)
-    ]
+    ups = [shape(f"decoder.model.{i + 1}.block.1.conv.weight", 3) for i in range(blocks)]
     if any(kernel % 2 for _, _, kernel in ups):
-        raise ConvertError(
-            "tensor 'decoder.model.N.block.1.conv.weight': a kernel must be twice its stride, so even"
-        )
+        raise ConvertError("tensor 'decoder.model.N.block.1.conv.weight': a kernel must be twice its stride, so even")
     stem = shape("decoder.model.0.conv.weight", 3)
     out = Codec(
         codebook_sizes=sizes,

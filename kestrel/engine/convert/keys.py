@@ -67,9 +67,7 @@ def keys(
     yield _float("sampling.fast_temperature", temperature)
     yield _float("sampling.top_p", generation.positive("top_p", 0.9))
     yield _integer("sampling.top_k", generation.integer("top_k", 50, least=0))
-    yield _integer(
-        "sampling.ras_window", config.integer("ras_window_size", 10, least=0)
-    )
+    yield _integer("sampling.ras_window", config.integer("ras_window_size", 10, least=0))
     yield _float("sampling.ras_temperature", config.positive("ras_temperature", 1.0))
     yield _float("sampling.ras_top_p", config.positive("ras_top_p", 0.9))
     yield _integer("sampling.max_segment_frames", 0)

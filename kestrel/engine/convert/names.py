@@ -30,13 +30,9 @@ class Row:
 def language_model_rows(m: LanguageModel) -> Iterator[Row]:
     """Tensors of `model.safetensors`."""
     slow, fast, dim = m.slow, m.fast, m.slow.dim
-    yield Row(
-        "embed_tokens.weight", "slow.embed_tokens.weight", (m.vocab, dim), "embedding"
-    )
+    yield Row("embed_tokens.weight", "slow.embed_tokens.weight", (m.vocab, dim), "embedding")
     books = (m.codebooks * m.codebook_size, dim)
-    yield Row(
-        "codebook_embeddings.weight", "codebook_embeddings.weight", books, "embedding"
-    )
+    yield Row("codebook_embeddings.weight", "codebook_embeddings.weight", books, "embedding")
     for i in range(slow.layers):
         t, s = f"slow.{i}", f"slow.layers.{i}"
         yield Row(f"{t}.input_norm.weight", f"{s}.input_layernorm.weight", (dim,))
@@ -48,9 +44,7 @@ def language_model_rows(m: LanguageModel) -> Iterator[Row]:
             "linear",
         )
         kernel = (m.conv_channels, 1, m.ssm_conv)
-        yield Row(
-            f"{t}.mamba.conv.weight", f"{s}.mamba.conv1d.weight", kernel, squeeze=(1,)
-        )
+        yield Row(f"{t}.mamba.conv.weight", f"{s}.mamba.conv1d.weight", kernel, squeeze=(1,))
         yield Row(f"{t}.mamba.conv.bias", f"{s}.mamba.conv1d.bias", (m.conv_channels,))
         for name in ("dt_bias", "A_log", "D"):
             yield Row(f"{t}.mamba.{name}", f"{s}.mamba.{name}", (m.ssm_heads,))
@@ -101,9 +95,7 @@ def language_model_rows(m: LanguageModel) -> Iterator[Row]:
     for i in range(fast.layers):
         yield from _block(f"fast.{i}", f"fast_layers.{i}", fast)
     yield Row("fast.norm.weight", "fast_norm.weight", (dim,))
-    yield Row(
-        "fast_output.weight", "fast_output.weight", (m.codebook_size, dim), "linear"
-    )
+    yield Row("fast_output.weight", "fast_output.weight", (m.codebook_size, dim), "linear")
 
 
 def _block(t: str, s: str, a: Attention) -> Iterator[Row]:
@@ -114,30 +106,18 @@ def _block(t: str, s: str, a: Attention) -> Iterator[Row]:
         (a.width + 2 * a.kv_width, a.dim),
         "linear",
     )
-    yield Row(
-        f"{t}.attn.o.weight", f"{s}.attention.wo.weight", (a.dim, a.width), "linear"
-    )
+    yield Row(f"{t}.attn.o.weight", f"{s}.attention.wo.weight", (a.dim, a.width), "linear")
     yield Row(f"{t}.ffn_norm.weight", f"{s}.ffn_norm.weight", (a.dim,))
-    yield Row(
-        f"{t}.ffn.gate.weight", f"{s}.feed_forward.w1.weight", (a.ffn, a.dim), "linear"
-    )
-    yield Row(
-        f"{t}.ffn.up.weight", f"{s}.feed_forward.w3.weight", (a.ffn, a.dim), "linear"
-    )
-    yield Row(
-        f"{t}.ffn.down.weight", f"{s}.feed_forward.w2.weight", (a.dim, a.ffn), "linear"
-    )
+    yield Row(f"{t}.ffn.gate.weight", f"{s}.feed_forward.w1.weight", (a.ffn, a.dim), "linear")
+    yield Row(f"{t}.ffn.up.weight", f"{s}.feed_forward.w3.weight", (a.ffn, a.dim), "linear")
+    yield Row(f"{t}.ffn.down.weight", f"{s}.feed_forward.w2.weight", (a.dim, a.ffn), "linear")
 
 
 def codec_rows(c: Codec) -> Iterator[Row]:
     """Tensors of `codec.pth` that decoding needs, weight norm folded."""
     dim = c.post.dim
     for q, size in enumerate(c.codebook_sizes):
-        s = (
-            f"quantizer.quantizer.quantizers.{q - 1}"
-            if q
-            else "quantizer.semantic_quantizer.quantizers.0"
-        )
+        s = f"quantizer.quantizer.quantizers.{q - 1}" if q else "quantizer.semantic_quantizer.quantizers.0"
         yield Row(f"codec.vq.{q}.codebook", f"{s}.codebook.weight", (size, c.code_dim))
         yield Row(
             f"codec.vq.{q}.out.weight",
@@ -161,9 +141,7 @@ def codec_rows(c: Codec) -> Iterator[Row]:
         c.channels[0],
     )
     for i, stride in enumerate(c.strides):
-        yield from _decoder_block(
-            f"codec.dec.{i}", f"decoder.model.{i + 1}.block", c, i, stride
-        )
+        yield from _decoder_block(f"codec.dec.{i}", f"decoder.model.{i + 1}.block", c, i, stride)
     last = len(c.strides) + 1
     yield _snake("codec.dec.tail.snake", f"decoder.model.{last}.alpha", c.channels[-1])
     yield from _conv(
@@ -209,10 +187,6 @@ def _decoder_block(t: str, s: str, c: Codec, block: int, stride: int) -> Iterato
     for r in range(len(DILATIONS)):
         unit = f"{s}.{r + 2}.block"
         yield _snake(f"{t}.res.{r}.snake1", f"{unit}.0.alpha", after)
-        yield from _conv(
-            f"{t}.res.{r}.conv1", f"{unit}.1.conv", (after, after, c.kernel), after
-        )
+        yield from _conv(f"{t}.res.{r}.conv1", f"{unit}.1.conv", (after, after, c.kernel), after)
         yield _snake(f"{t}.res.{r}.snake2", f"{unit}.2.alpha", after)
-        yield from _conv(
-            f"{t}.res.{r}.conv2", f"{unit}.3.conv", (after, after, 1), after
-        )
+        yield from _conv(f"{t}.res.{r}.conv2", f"{unit}.3.conv", (after, after, 1), after)

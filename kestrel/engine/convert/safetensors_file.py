@@ -40,27 +40,19 @@ class SafetensorsFile:
         except (OSError, ValueError) as error:
             raise ConvertError(f"{path.name}: cannot be read: {error}") from error
         if self._data.size < 8:
-            raise ConvertError(
-                f"{path.name}: shorter than the 8-byte header length of a safetensors file"
-            )
+            raise ConvertError(f"{path.name}: shorter than the 8-byte header length of a safetensors file")
         length = int(self._data[:8].view("<u8")[0])
         if not 2 <= length <= min(MAX_HEADER, self._data.size - 8):
-            raise ConvertError(
-                f"{path.name}: header length {length} does not fit a file of {self._data.size} bytes"
-            )
+            raise ConvertError(f"{path.name}: header length {length} does not fit a file of {self._data.size} bytes")
         self._base = 8 + length
         try:
             header = json.loads(self._data[8 : self._base].tobytes().decode("utf-8"))
         except (ValueError, RecursionError) as error:
-            raise ConvertError(
-                f"{path.name}: the header is not JSON: {error}"
-            ) from error
+            raise ConvertError(f"{path.name}: the header is not JSON: {error}") from error
         if not isinstance(header, dict):
             raise ConvertError(f"{path.name}: the header is not a JSON object")
         room = self._data.size - self._base
-        self._entries = {
-            n: self._entry(n, e, room) for n, e in header.items() if n != "__metadata__"
-        }
+        self._entries = {n: self._entry(n, e, room) for n, e in header.items() if n != "__metadata__"}
 
     def _entry(self, name: str, raw: Any, room: int) -> _Entry:
         try:
@@ -70,24 +62,12 @@ class SafetensorsFile:
                 raw["data_offsets"],
             )
         except (TypeError, KeyError, ValueError) as error:
-            raise ConvertError(
-                f"{self.path.name}: tensor {name!r} has a malformed header entry"
-            ) from error
+            raise ConvertError(f"{self.path.name}: tensor {name!r} has a malformed header entry") from error
         numbers = [*shape, begin, end]
-        if (
-            not all(type(n) is int and n >= 0 for n in numbers)
-            or not begin <= end <= room
-        ):
-            raise ConvertError(
-                f"{self.path.name}: tensor {name!r} lies outside the file, which may be truncated"
-            )
-        if (
-            dtype in DTYPES
-            and math.prod(shape) * np.dtype(DTYPES[dtype]).itemsize != end - begin
-        ):
-            raise ConvertError(
-                f"{self.path.name}: tensor {name!r} of shape {list(shape)} has {end - begin} bytes"
-            )
+        if not all(type(n) is int and n >= 0 for n in numbers) or not begin <= end <= room:
+            raise ConvertError(f"{self.path.name}: tensor {name!r} lies outside the file, which may be truncated")
+        if dtype in DTYPES and math.prod(shape) * np.dtype(DTYPES[dtype]).itemsize != end - begin:
+            raise ConvertError(f"{self.path.name}: tensor {name!r} of shape {list(shape)} has {end - begin} bytes")
         return _Entry(str(dtype), shape, begin, end)
 
     def names(self) -> Iterable[str]:
@@ -99,12 +79,8 @@ class SafetensorsFile:
     def read(self, name: str) -> Floats:
         entry = self._entries[name]
         if entry.dtype not in DTYPES:
-            raise ConvertError(
-                f"tensor {name!r} has type {entry.dtype}; expected one of {', '.join(DTYPES)}"
-            )
+            raise ConvertError(f"tensor {name!r} has type {entry.dtype}; expected one of {', '.join(DTYPES)}")
         raw = self._data[self._base + entry.begin : self._base + entry.end].tobytes()
         values = np.frombuffer(raw, DTYPES[entry.dtype])
-        floats = (
-            widen_bf16(values) if entry.dtype == "BF16" else values.astype(np.float32)
-        )
+        floats = widen_bf16(values) if entry.dtype == "BF16" else values.astype(np.float32)
         return floats.reshape(entry.shape)

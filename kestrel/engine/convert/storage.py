@@ -40,9 +40,7 @@ class Types:
         }
         for group, choice in choices.items():
             if getattr(self, group) not in get_args(choice):
-                raise ValueError(
-                    f"{group} must be one of {', '.join(get_args(choice))}, not {getattr(self, group)!r}"
-                )
+                raise ValueError(f"{group} must be one of {', '.join(get_args(choice))}, not {getattr(self, group)!r}")
 
 
 def storage_type(kind: Kind, shape: Shape, types: Types) -> Type:
@@ -66,13 +64,7 @@ def encode(name: str, values: Floats, storage: Type) -> NDArray[Any]:
     """Stored form of a tensor. Raises ConvertError if a value is not finite, or beyond what f16 can hold."""
     if not np.isfinite(values).all():
         raise ConvertError(f"tensor {name!r} holds a value that is not finite")
-    if (
-        storage is Type.F16
-        and values.size
-        and np.abs(values).max() > np.finfo(np.float16).max
-    ):
-        raise ConvertError(
-            f"tensor {name!r} holds a value too large for f16; choose f32 or bf16 for its group"
-        )
+    if storage is Type.F16 and values.size and np.abs(values).max() > np.finfo(np.float16).max:
+        raise ConvertError(f"tensor {name!r} holds a value too large for f16; choose f32 or bf16 for its group")
     encoded: NDArray[Any] = gguf.quants.quantize(np.ascontiguousarray(values), storage)
     return encoded

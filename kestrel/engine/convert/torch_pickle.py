@@ -71,9 +71,7 @@ def load(program: bytes) -> Any:
         OverflowError,
         struct.error,
     ) as error:
-        raise ConvertError(
-            f"the pickle inside the checkpoint is malformed: {error}"
-        ) from error
+        raise ConvertError(f"the pickle inside the checkpoint is malformed: {error}") from error
     raise ConvertError("the pickle inside the checkpoint has no end")
 
 
@@ -103,9 +101,7 @@ class _Machine:
         elif name not in ("PROTO", "FRAME"):
             handler = HANDLERS.get(name)
             if handler is None:
-                raise ConvertError(
-                    f"refused: the checkpoint's pickle uses the opcode {name}"
-                )
+                raise ConvertError(f"refused: the checkpoint's pickle uses the opcode {name}")
             handler(self, argument)
         return False
 
@@ -181,13 +177,9 @@ def _stack_global(machine: _Machine, _: Any) -> None:
 
 def _checked(module: Any, name: Any) -> Symbol:
     symbol = Symbol(str(module), str(name))
-    if str(symbol) in CALLS or (
-        symbol.module == "torch" and symbol.name.endswith("Storage")
-    ):
+    if str(symbol) in CALLS or (symbol.module == "torch" and symbol.name.endswith("Storage")):
         return symbol
-    raise ConvertError(
-        f"refused: the checkpoint's pickle names {symbol}, which is no part of a tensor"
-    )
+    raise ConvertError(f"refused: the checkpoint's pickle names {symbol}, which is no part of a tensor")
 
 
 def _reduce(machine: _Machine, _: Any) -> None:
@@ -202,9 +194,7 @@ def _reduce(machine: _Machine, _: Any) -> None:
 def _build(machine: _Machine, _: Any) -> None:
     machine.pop()  # attributes such as a state dict's _metadata: of no use here
     if type(machine.top()) is not dict:
-        raise ConvertError(
-            "refused: the checkpoint's pickle sets attributes of something that is not a dictionary"
-        )
+        raise ConvertError("refused: the checkpoint's pickle sets attributes of something that is not a dictionary")
 
 
 def _storage(machine: _Machine, _: Any) -> None:
@@ -212,12 +202,7 @@ def _storage(machine: _Machine, _: Any) -> None:
     if type(identity) is not tuple or len(identity) != 5:
         raise ValueError("an external object that is not a storage")
     tag, kind, key, _, numel = identity
-    if (
-        tag != "storage"
-        or not isinstance(kind, Symbol)
-        or type(key) is not str
-        or not _is_size(numel)
-    ):
+    if tag != "storage" or not isinstance(kind, Symbol) or type(key) is not str or not _is_size(numel):
         raise ValueError("an external object that is not a storage")
     machine.push(Storage(kind.name, key, numel))
 
@@ -226,18 +211,10 @@ def _is_size(value: Any) -> bool:
     return type(value) is int and 0 <= value < 1 << 62
 
 
-def _tensor(
-    storage: Any, offset: Any, shape: Any, stride: Any, *_: Any
-) -> StridedTensor:
-    if (
-        not isinstance(storage, Storage)
-        or type(shape) is not tuple
-        or type(stride) is not tuple
-    ):
+def _tensor(storage: Any, offset: Any, shape: Any, stride: Any, *_: Any) -> StridedTensor:
+    if not isinstance(storage, Storage) or type(shape) is not tuple or type(stride) is not tuple:
         raise ValueError("a tensor without a storage")
-    if len(shape) != len(stride) or not all(
-        _is_size(n) for n in (offset, *shape, *stride)
-    ):
+    if len(shape) != len(stride) or not all(_is_size(n) for n in (offset, *shape, *stride)):
         raise ValueError("a tensor with a malformed shape")
     return StridedTensor(storage, offset, shape, stride)
 

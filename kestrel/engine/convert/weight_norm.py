@@ -63,12 +63,8 @@ class FoldedFile:
             ) from error
         expected = (direction.shape[0],) + (1,) * (direction.ndim - 1)
         if gain.shape != expected:
-            raise ConvertError(
-                f"tensor {pair[0]!r} has shape {list(gain.shape)}; expected {list(expected)}"
-            )
+            raise ConvertError(f"tensor {pair[0]!r} has shape {list(gain.shape)}; expected {list(expected)}")
         try:
             return fold(gain, direction)
         except ValueError as error:
-            raise ConvertError(
-                f"tensor {pair[1]!r}: {error}, so its weight norm cannot be folded"
-            ) from error
+            raise ConvertError(f"tensor {pair[1]!r}: {error}, so its weight norm cannot be folded") from error
