@@ -1,0 +1,128 @@
+#include "ops/linear.h"
+#include "ops/simd.h"
+#include <algorithm>
+
+namespace ks {
+
+namespace {
+
+struct BlockQ8 { // ggml's q8_0: 32 weights = d * qs
+    ggml_fp16_t d;
+    int8_t qs[32];
+};
+static_assert(sizeof(BlockQ8) == 34, "q8_0 block layout");
+
+// Each row type adds its products to one Vec accumulator a column, in ascending order of the input index.
+struct RowF32 {
+    const float *w;
+    float at(int64_t i) const { return w[i]; }
+    Vec load(int64_t i) const { return load_f32(w + i); }
+};
+struct RowF16 {
+    const ggml_fp16_t *w;
+    float at(int64_t i) const { return ggml_fp16_to_fp32(w[i]); }
+    Vec load(int64_t i) const { return load_f16(w + i); }
+};
+struct RowBF16 {
+    const ggml_bf16_t *w;
+    float at(int64_t i) const { return ggml_bf16_to_fp32(w[i]); }
+    Vec load(int64_t i) const { return load_bf16(w + i); }
+};
+
+// y[c * n_out + r] for ROWS rows from `row` and COLS columns from x.
+template <class Row, int ROWS, int COLS>
+void tile(const char *w, size_t row_bytes, const float *x, int64_t n_in, float *y, int64_t n_out) {
+    Row rows[ROWS];
+    for (int r = 0; r < ROWS; r++) rows[r].w = reinterpret_cast<decltype(rows[r].w)>(w + r * row_bytes);
+    Vec acc[ROWS][COLS] = {};
+    int64_t i = 0;
+    for (; i + LANES <= n_in; i += LANES) {
+        Vec xs[COLS];
+        for (int c = 0; c < COLS; c++) xs[c] = load_f32(x + c * n_in + i);
+        for (int r = 0; r < ROWS; r++) {
+            const Vec wv = rows[r].load(i);
+            for (int c = 0; c < COLS; c++) acc[r][c] += wv * xs[c];
+        }
+    }
+    for (int r = 0; r < ROWS; r++) {
+        for (int c = 0; c < COLS; c++) {
+            float sum = sum_lanes(acc[r][c]);
+            for (int64_t t = i; t < n_in; t++) sum += rows[r].at(t) * x[c * n_in + t];
+            y[c * n_out + r] = sum;
+        }
+    }
+}
+
+template <int ROWS, int COLS>
+void tile_q8(const char *w, size_t row_bytes, const float *x, int64_t n_in, float *y, int64_t n_out) {
+    Vec acc[ROWS][COLS] = {};
+    for (int64_t b = 0; b < n_in / 32; b++) {
+        for (int r = 0; r < ROWS; r++) {
+            const BlockQ8 &block = reinterpret_cast<const BlockQ8 *>(w + r * row_bytes)[b];
+            const Vec d = splat(ggml_fp16_to_fp32(block.d));
+            for (int j = 0; j < 32; j += LANES) {
+                const Vec wv = d * load_i8(block.qs + j); // the dequantised weight
+                for (int c = 0; c < COLS; c++) acc[r][c] += wv * load_f32(x + c * n_in + b * 32 + j);
+            }
+        }
+    }
+    for (int r = 0; r < ROWS; r++)
+        for (int c = 0; c < COLS; c++) y[c * n_out + r] = sum_lanes(acc[r][c]);
+}
+
+typedef void (*Tile)(const char *, size_t, const float *, int64_t, float *, int64_t);
+
+template <int ROWS, int COLS> Tile tile_for(ggml_type type) {
+    switch (type) {
+    case GGML_TYPE_F16: return tile<RowF16, ROWS, COLS>;
+    case GGML_TYPE_BF16: return tile<RowBF16, ROWS, COLS>;
+    case GGML_TYPE_Q8_0: return tile_q8<ROWS, COLS>;
+    default: return tile<RowF32, ROWS, COLS>;
+    }
+}
+
+// Rows [first, last) for `columns` columns, COLS at a time.
+template <int COLS>
+void rows_for(const ggml_tensor *w, const float *x, float *y, int64_t columns, int64_t first, int64_t last) {
+    constexpr int ROWS = COLS == 1 ? 8 : 4; // enough independent sums to hide the latency of a fused multiply-add
+    const Tile many = tile_for<ROWS, COLS>(w->type), one = tile_for<1, COLS>(w->type);
+    const int64_t n_in = w->ne[0], n_out = w->ne[1];
+    const char *base = static_cast<const char *>(w->data);
+    int64_t r = first;
+    for (; r + ROWS <= last; r += ROWS)
+        for (int64_t c = 0; c + COLS <= columns; c += COLS)
+            many(base + r * w->nb[1], w->nb[1], x + c * n_in, n_in, y + c * n_out + r, n_out);
+    for (; r < last; r++)
+        for (int64_t c = 0; c + COLS <= columns; c += COLS)
+            one(base + r * w->nb[1], w->nb[1], x + c * n_in, n_in, y + c * n_out + r, n_out);
+}
+
+void run_linear(ggml_tensor *dst, int ith, int nth, void *) {
+    const ggml_tensor *x = dst->src[0], *w = dst->src[1];
+    const int64_t n_out = w->ne[1], columns = x->ne[1];
+    const int64_t blocks = (n_out + 7) / 8;
+    const int64_t first = std::min(n_out, blocks * ith / nth * 8), last = std::min(n_out, blocks * (ith + 1) / nth * 8);
+    const float *in = static_cast<const float *>(x->data);
+    float *out = static_cast<float *>(dst->data);
+    int64_t done = columns / 4 * 4;
+    if (done) rows_for<4>(w, in, out, done, first, last);
+    in += done * w->ne[0];
+    out += done * n_out;
+    switch (columns - done) {
+    case 1: rows_for<1>(w, in, out, 1, first, last); break;
+    case 2: rows_for<2>(w, in, out, 2, first, last); break;
+    case 3: rows_for<3>(w, in, out, 3, first, last); break;
+    default: break;
+    }
+}
+
+} // namespace
+
+ggml_tensor *linear(Graph &graph, ggml_tensor *w, ggml_tensor *x, bool plain) {
+    if (plain) return ggml_mul_mat(graph.ctx(), w, x);
+    ggml_tensor *args[] = {x, w};
+    return ggml_custom_4d(graph.ctx(), GGML_TYPE_F32, w->ne[1], x->ne[1], 1, 1, args, 2, run_linear, GGML_N_TASKS_MAX,
+                          nullptr);
+}
+
+} // namespace ks
