@@ -30,10 +30,11 @@ from pathlib import Path
 import hibari
 from hibari.g2p import G2P
 
-VOWELS = frozenset("AIOWYiuæɑɐɔəɛɜɪʊʌᵊᵻ")
+# First sounds that make the converter say "thee" and "tu": it counts neither ɐ nor ᵊ as a vowel here.
+VOWELS = frozenset("AIOWYiuæɑɔəɛɜɪʊʌᵻ")
 STRESS = "ˈˌ"
 PAUSES = ",.;:!?”“—"
-WORD = re.compile(r"[A-Za-z][A-Za-z']*")
+WORD = re.compile(r"'?[A-Za-z][A-Za-z']*(?:-[A-Za-z']+)*")
 
 
 def corpus_forms(codes: Path) -> tuple[dict[str, Counter[str]], dict[str, Counter[str]], set[str]]:
