@@ -1,5 +1,5 @@
 #include "ops/attention.h"
-#include "ops/simd.h"
+#include "ops/dot.h"
 #include <algorithm>
 #include <cmath>
 

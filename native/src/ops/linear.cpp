@@ -1,5 +1,5 @@
 #include "ops/linear.h"
-#include "ops/simd.h"
+#include "ops/dot.h"
 #include <algorithm>
 
 namespace ks {
@@ -21,7 +21,7 @@ struct RowF32 {
 struct RowF16 {
     const ggml_fp16_t *w;
     float at(int64_t i) const { return ggml_fp16_to_fp32(w[i]); }
-    Vec load(int64_t i) const { return load_f16(w + i); }
+    Vec load(int64_t i) const { return simd::load(w + i); }
 };
 struct RowBF16 {
     const ggml_bf16_t *w;
