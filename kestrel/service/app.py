@@ -1,0 +1,63 @@
+"""Application factory: puts settings, engine, routes, metrics and error answers together. Nothing happens at import."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+
+from kestrel.service import errors, routes
+from kestrel.service.metrics import Metrics
+from kestrel.service.middleware import BodyLimit, RequestContext
+from kestrel.service.runtime import EngineFactory, Runtime, load_engine, product_version
+from kestrel.service.settings import Settings
+
+_DESCRIPTION = """
+Text to speech on a native engine, streamed while it is still being made.
+
+* **Reproducible**: the same `seed`, `text` and options give the same samples, whatever else the server does.
+* **Status first**: the status line is decided when the first audio or the failure exists. A reply that breaks off after
+  its first byte ends without the final chunk, so HTTP clients report it as incomplete.
+* **Bounded**: more requests than can run and wait are answered with 429 and a `Retry-After` computed from the audio ahead.
+* **Errors** all have the body `{"error": {"message", "type", "param", "code"}}`, and the message says what is valid.
+
+Every answer carries `X-Request-Id`: the client's own if it sent one of up to 64 letters, digits, `.`, `_`, `-`.
+"""
+
+
+def create_app(settings: Settings | None = None, engine_factory: EngineFactory = load_engine) -> FastAPI:
+    """The service as an ASGI application. The lifespan owns the engine, its loading task and the queue.
+
+    `engine_factory` makes the engine from the settings, in a worker thread; tests pass their own.
+    """
+    settings = settings or Settings()
+    metrics = Metrics()
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        runtime = Runtime(settings, metrics, engine_factory)
+        app.state.runtime = runtime
+        runtime.start()
+        try:
+            yield
+        finally:
+            runtime.drain()
+            await runtime.close()
+
+    app = FastAPI(
+        title="Kestrel",
+        summary="Text-to-speech server",
+        description=_DESCRIPTION,
+        version=product_version(),
+        lifespan=lifespan,
+        openapi_tags=routes.TAGS,
+    )
+    app.state.settings = settings
+    app.state.metrics = metrics
+    app.add_middleware(BodyLimit, limit=settings.max_body_bytes)
+    app.add_middleware(RequestContext, metrics=metrics)  # added last: outermost
+    errors.install(app)
+    for router in routes.ROUTERS:
+        app.include_router(router)
+    return app

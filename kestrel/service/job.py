@@ -1,0 +1,147 @@
+"""One request in flight: its pieces spoken in order through the engine, its PCM buffered for the sender.
+
+The engine calls back from its owner thread; everything else here belongs to the event loop. At most one piece of a job
+is in the engine at a time, so a job never holds more than the one slot that admission gave it. The next piece starts
+when the one before has been *made*, not when it has been sent, and waits only while the client is far behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator
+from time import monotonic
+
+from kestrel.engine import Chunk, Engine, Result, Stream, Utterance
+from kestrel.service.admission import Admission, Ticket, expected_audio_seconds
+from kestrel.service.containers import Pcm
+from kestrel.service.errors import deadline_exceeded
+from kestrel.service.speech import Speech, Totals
+
+_CANCEL_PATIENCE = 10.0
+"""Seconds to wait for the engine to confirm a cancellation; it needs one frame. Only a dead engine takes longer."""
+
+
+class Job:
+    """Speaks one `Speech`. Run `run()` as a task, and read `blocks()` beside it.
+
+    `read_ahead`: seconds of unsent audio at which the next piece waits; None for a reply that is collected whole.
+    """
+
+    def __init__(
+        self, engine: Engine, admission: Admission, speech: Speech, *, read_ahead: float | None, timeout: float
+    ) -> None:
+        self.totals = Totals()
+        self.plan_seconds = 0.0
+        self.queue_seconds = 0.0
+        self.cancel_seconds: float | None = None
+        self._engine = engine
+        self.sample_rate = engine.info.sample_rate
+        self._admission = admission
+        self._speech = speech
+        self._timeout = timeout
+        self._read_ahead = None if read_ahead is None else int(read_ahead * self.sample_rate)
+        self._blocks: deque[Pcm] = deque()
+        self._unsent = 0  # samples in _blocks
+        self._produced = 0  # samples over all pieces
+        self._news = asyncio.Event()  # something for blocks()
+        self._space = asyncio.Event()  # something for _room()
+        self._ended = False
+        self._error: Exception | None = None
+
+    async def run(self) -> None:
+        """Plans, waits for a place, speaks. Failures end `blocks()`; cancelling this task frees the engine's slot."""
+        try:
+            async with asyncio.timeout(self._timeout) as deadline:
+                await self._run()
+        except Exception as error:  # noqa: BLE001 - every failure belongs to the reader of blocks()
+            self._error = deadline_exceeded(self._timeout) if deadline.expired() else error
+        finally:
+            self._ended = True
+            self._news.set()
+
+    async def blocks(self) -> AsyncIterator[Pcm]:
+        """PCM blocks in order, as they are made; then the failure, if there was one."""
+        while True:
+            while self._blocks:
+                pcm = self._blocks.popleft()
+                self._unsent -= len(pcm)
+                self._space.set()
+                yield pcm
+            if self._ended:
+                break
+            self._news.clear()
+            await self._news.wait()
+        if self._error is not None:
+            raise self._error
+
+    async def _run(self) -> None:
+        started = monotonic()
+        pieces = await asyncio.to_thread(self._speech.pieces)
+        planned = monotonic()
+        self.plan_seconds = planned - started
+        expected = expected_audio_seconds(sum(map(len, pieces)), self._speech.max_seconds)
+        async with self._admission.place(expected) as ticket:
+            self.queue_seconds = monotonic() - planned
+            for index, piece in enumerate(pieces):
+                if self._speech.exhausted(self.totals.audio_seconds):
+                    self.totals = self.totals.cut_short()
+                    break
+                await self._room()
+                result = await self._speak(self._speech.utterance(piece, index, self.totals.audio_seconds), ticket)
+                self.totals = self.totals.add(result)
+
+    async def _room(self) -> None:
+        """Back-pressure: returns once the client is close enough behind."""
+        while self._read_ahead is not None and self._unsent > self._read_ahead:
+            self._space.clear()
+            await self._space.wait()
+
+    async def _speak(self, utterance: Utterance, ticket: Ticket) -> Result:
+        loop = asyncio.get_running_loop()
+        ended: asyncio.Future[Result] = loop.create_future()
+
+        def arrived(event: Chunk | Result | Exception) -> None:
+            if isinstance(event, Chunk):
+                self._blocks.append(event.pcm)
+                self._unsent += len(event.pcm)
+                self._produced += len(event.pcm)
+                ticket.produced_seconds = self._produced / self.sample_rate
+                self._news.set()
+            elif isinstance(event, Result):
+                ended.set_result(event)
+            else:
+                ended.set_exception(event)
+
+        def sink(event: Chunk | Result | Exception) -> None:
+            loop.call_soon_threadsafe(arrived, event)
+
+        # Text work (tokenizer, lexicon) happens inside submit, hence the thread.
+        submitting = asyncio.ensure_future(asyncio.to_thread(self._engine.submit, utterance, sink))
+        try:
+            await asyncio.shield(submitting)
+            return await asyncio.shield(ended)
+        except asyncio.CancelledError:
+            abandoning = asyncio.ensure_future(self._abandon(submitting, ended))
+            while not abandoning.done():
+                try:
+                    await asyncio.shield(abandoning)
+                except asyncio.CancelledError:
+                    continue  # a second cancellation (deadline, then disconnect) must not leave the slot behind
+            raise
+
+    async def _abandon(self, submitting: asyncio.Future[Stream], ended: asyncio.Future[Result]) -> None:
+        """Cancels a piece and waits until the engine has let go of its slot.
+
+        Admission must not hand the place on before that, else the next job would find no slot. The submission may
+        still be running in its thread when the cancellation comes; its stream must not be left to speak on unheard.
+        """
+        started = monotonic()
+        await asyncio.wait([submitting])
+        if submitting.exception() is not None:
+            return
+        submitting.result().cancel()
+        await asyncio.wait([ended], timeout=_CANCEL_PATIENCE)
+        self.cancel_seconds = monotonic() - started
+        if ended.done() and ended.exception() is None:
+            self.totals = self.totals.add(ended.result())

@@ -1,0 +1,186 @@
+"""Request and reply bodies of the HTTP interface, with the descriptions and examples of the OpenAPI page."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic_core import PydanticCustomError
+
+MAX_SEED = 2**53 - 1
+"""Largest integer that every JSON client keeps exact."""
+
+
+def _text(value: str) -> str:
+    if "\x00" in value:
+        raise PydanticCustomError("nul_byte", "must not hold NUL characters")
+    if any("\ud800" <= char <= "\udfff" for char in value):
+        raise PydanticCustomError("surrogate", "must be valid Unicode; it holds a lone surrogate")
+    return value
+
+
+Text = Annotated[str, AfterValidator(_text)]
+Name = Annotated[str, Field(min_length=1, max_length=64), AfterValidator(_text)]
+
+
+class SpeechRequest(BaseModel):
+    """Body of POST /v1/tts. Fields that are not listed are refused, never ignored."""
+
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+
+    text: Text = Field(
+        description="What to say. Needs at least one letter or digit. The longest valid text is `limits.max_text_chars` "
+        "of GET /v1/models.",
+        examples=["The quick brown fox jumps over the lazy dog."],
+        min_length=1,
+    )
+    voice: Name = Field("default", description="A voice of GET /v1/voices.", examples=["default"])
+    language: Name | None = Field(
+        None, description="BCP 47 code, one of the voice's `languages`; null lets the model choose.", examples=["en"]
+    )
+    seed: int | None = Field(
+        None,
+        ge=0,
+        le=MAX_SEED,
+        description="The same seed, text and options give the same samples. Null draws one; the X-Seed header tells it.",
+        examples=[7],
+    )
+    temperature: float | None = Field(
+        None,
+        ge=0,
+        le=2,
+        description="Randomness of the draw, 0 = greedy. Null: the model's own value.",
+        examples=[0.25],
+    )
+    top_p: float | None = Field(
+        None, gt=0, le=1, description="Nucleus of the draw. Null: the model's own value.", examples=[0.9]
+    )
+    top_k: int | None = Field(
+        None, ge=0, le=65536, description="Draw from this many best, 0 = all. Null: the model's own.", examples=[30]
+    )
+    max_seconds: float | None = Field(
+        None,
+        gt=0,
+        description="Stop after this much audio, up to `limits.max_seconds` of GET /v1/models. A text cut by it has "
+        "finish reason `length`.",
+        examples=[30],
+    )
+    stream: bool = Field(
+        False,
+        description="true: chunked body, sent while the rest is still being made; a WAV then has the sizes 0xFFFFFFFF. "
+        "false: one body with exact sizes and the figures of the request in headers.",
+        examples=[True],
+    )
+    format: Literal["wav", "pcm"] = Field(
+        "wav", description="`wav`, or `pcm`: bare samples. Both 16-bit little-endian mono at the model's rate."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_fields(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            raise PydanticCustomError("not_an_object", "the body must be a JSON object")
+        for name in data:
+            if name not in cls.model_fields:
+                raise PydanticCustomError(
+                    "unknown_field",
+                    "unknown field {shown}; valid fields: {valid}",
+                    {"param": str(name)[:64], "shown": repr(str(name)[:64]), "valid": ", ".join(cls.model_fields)},
+                )
+        return data
+
+
+SPEECH_EXAMPLES: dict[str, Any] = {
+    "shortest": {"summary": "A complete WAV file", "value": {"text": "Hello from Kestrel."}},
+    "stream": {
+        "summary": "Streamed, reproducible",
+        "value": {"text": "The first sound is sent while the rest is being made.", "stream": True, "seed": 7},
+    },
+    "pcm": {
+        "summary": "Bare samples, every option",
+        "value": {
+            "text": "Every option at once.",
+            "voice": "default",
+            "language": "en",
+            "seed": 7,
+            "temperature": 0.25,
+            "top_p": 0.9,
+            "top_k": 30,
+            "max_seconds": 30,
+            "stream": True,
+            "format": "pcm",
+        },
+    },
+}
+
+
+class ErrorDetail(BaseModel):
+    message: str = Field(description="What was wrong and what is valid.")
+    type: str = Field(
+        description="invalid_request_error, overloaded_error, unavailable_error or server_error.",
+        examples=["invalid_request_error"],
+    )
+    param: str | None = Field(description="The field at fault, if one is.", examples=["voice"])
+    code: str = Field(description="Stable short name of the error.", examples=["unknown_voice"])
+
+
+class ErrorBody(BaseModel):
+    """Body of every answer that is not a success."""
+
+    error: ErrorDetail
+
+
+class Voice(BaseModel):
+    id: str = Field(examples=["default"])
+    model: str = Field(examples=["kestrel-v0"])
+    languages: list[str] = Field(examples=[["en"]])
+
+
+class VoiceList(BaseModel):
+    object: Literal["list"] = "list"
+    data: list[Voice]
+
+
+class Limits(BaseModel):
+    """What one request may ask for."""
+
+    max_text_chars: int = Field(examples=[5000])
+    max_seconds: float = Field(examples=[600.0])
+    max_body_bytes: int = Field(examples=[262144])
+    slots: int = Field(description="Requests spoken at once.", examples=[4])
+    queue_size: int = Field(description="Requests that may wait.", examples=[16])
+
+
+class Model(BaseModel):
+    id: str = Field(examples=["kestrel-v0"])
+    object: Literal["model"] = "model"
+    version: str = Field(examples=["0.1"])
+    license: str = Field(examples=["Apache-2.0"])
+    sample_rate: int = Field(description="Hz", examples=[16000])
+    frame_size: int = Field(description="Samples a codec frame", examples=[640])
+    text_mode: str = Field(description="`prompt` or `interleaved`", examples=["interleaved"])
+    voices: list[str] = Field(examples=[["default"]])
+    languages: list[str] = Field(examples=[["en"]])
+    formats: list[str] = Field(examples=[["wav", "pcm"]])
+    parameters: int = Field(examples=[8_200_000])
+    limits: Limits
+
+
+class ModelList(BaseModel):
+    object: Literal["list"] = "list"
+    data: list[Model]
+
+
+class Liveness(BaseModel):
+    status: Literal["alive"] = "alive"
+
+
+class Readiness(BaseModel):
+    """Progress while loading, then the load of the engine."""
+
+    status: Literal["loading", "warming", "ready", "draining", "failed"] = Field(examples=["ready"])
+    model: str = Field(examples=["default"])
+    elapsed_seconds: float = Field(description="Since the start of the current status.", examples=[12.5])
+    running: int = Field(description="Requests being spoken.", examples=[1])
+    waiting: int = Field(description="Requests in the queue.", examples=[0])
+    message: str | None = Field(None, description="Why it failed.")

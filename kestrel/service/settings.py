@@ -1,0 +1,53 @@
+"""Settings of the service: environment variables `KESTREL_*`, each documented under its field.
+
+`settings_table()` renders the table of the documentation from the class, so the two cannot drift.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from kestrel.service.planner import MAX_PIECE_CHARS, MIN_PIECE_CHARS
+
+
+class Settings(BaseSettings):
+    """Every knob of `kestrel serve`. Command-line options win over the environment."""
+
+    model_config = SettingsConfigDict(env_prefix="KESTREL_", extra="ignore", frozen=True)
+
+    host: str = Field("127.0.0.1", description="Address to listen on; 0.0.0.0 for every interface.")
+    port: int = Field(8080, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
+    model: str = Field("default", description="`default` (the embedded voice) or the path of a GGUF file.")
+    backend: Literal["auto", "cpu", "metal"] = Field("auto", description="Where the codec runs.")
+    threads: int = Field(0, ge=0, le=256, description="Compute threads; 0 means one a physical core.")
+    slots: int = Field(4, ge=1, le=64, description="Requests that are spoken at the same time.")
+    queue_size: int = Field(16, ge=0, le=10_000, description="Requests that may wait; more are answered with 429.")
+    max_text_chars: int = Field(5000, ge=1, le=1_000_000, description="Longest text of a request, in characters.")
+    max_body_bytes: int = Field(262_144, ge=1024, description="Largest request body, checked before it is parsed.")
+    max_seconds: float = Field(600.0, gt=0, le=86_400, description="Longest audio of a request, in seconds.")
+    piece_chars: int = Field(
+        MAX_PIECE_CHARS, ge=20, le=2000, description="Longest piece of a text that is spoken as one utterance."
+    )
+    piece_min_chars: int = Field(
+        MIN_PIECE_CHARS, ge=1, le=2000, description="A sentence end closes a piece that is at least this long."
+    )
+    first_chunk_frames: int = Field(2, ge=1, le=16, description="Codec frames of the first chunk of a stream.")
+    max_chunk_frames: Literal[1, 2, 4, 8, 16] = Field(16, description="Chunks double from the first one up to this.")
+    read_ahead_seconds: float = Field(
+        10.0, gt=0, description="Streams: with this much unsent audio the next piece waits for the client."
+    )
+    request_timeout: float = Field(600.0, gt=0, description="Seconds a request may take, waiting included.")
+    grace_seconds: float = Field(30.0, ge=0, description="Seconds that running requests get to finish on SIGTERM.")
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Lowest level that is logged.")
+
+
+def settings_table() -> str:
+    """Markdown table of every setting: variable, default, meaning."""
+    rows = ["| Variable | Default | Meaning |", "|---|---|---|"]
+    prefix = Settings.model_config["env_prefix"]
+    for name, info in Settings.model_fields.items():
+        rows.append(f"| `{prefix}{name.upper()}` | `{info.default}` | {info.description} |")
+    return "\n".join(rows) + "\n"
