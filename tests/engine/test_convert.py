@@ -23,7 +23,8 @@ from kestrel.engine.convert.torch_file import TorchFile
 from kestrel.engine.convert.weight_norm import FoldedFile
 from tests.reference.checkpoint import write_checkpoint
 from tests.reference.dims import TINY, TINY_MULTIPLIERS, CodecDims
-from tests.reference.weights import from_checkpoint, from_gguf
+from tests.reference.published import from_checkpoint
+from tests.reference.weights import from_gguf
 
 F32 = Types("f32", "f32", "f32")
 
@@ -107,13 +108,13 @@ def test_unknown_type_is_refused() -> None:
         Types(codec_convs="q8_0")  # type: ignore[arg-type]
 
 
-def edit_model(folder: Path, change: Callable[[dict[str, torch.Tensor]], None]) -> None:
+def edit_model(folder: Path, change: Callable[[dict[str, torch.Tensor]], object]) -> None:
     tensors = load_file(folder / "model.safetensors")
     change(tensors)
     save_file({k: v.contiguous() for k, v in tensors.items()}, folder / "model.safetensors")
 
 
-def edit_codec(folder: Path, change: Callable[[dict[str, Any]], None]) -> None:
+def edit_codec(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
     state = torch.load(folder / "codec.pth", weights_only=True)
     change(state)
     torch.save(state, folder / "codec.pth")
@@ -132,7 +133,7 @@ def truncate(path: Path, share: float) -> None:
 POST = "quantizer.post_module.layers.1"
 DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
     "lm tensor missing": (
-        lambda f: edit_model(f, lambda t: t.pop("slow.layers.2.mamba.A_log")),  # type: ignore[arg-type, return-value]
+        lambda f: edit_model(f, lambda t: t.pop("slow.layers.2.mamba.A_log")),
         r"'slow\.layers\.2\.mamba\.A_log' is missing; expected shape \[6\]",
     ),
     "lm tensor transposed": (
@@ -140,11 +141,11 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
         r"'fast_output\.weight' has shape \[64, 32\]; expected \[32, 64\]",
     ),
     "lm tensor not finite": (
-        lambda f: edit_model(f, lambda t: t["slow.final_layernorm.weight"].fill_(torch.nan)),  # type: ignore[arg-type, return-value]
+        lambda f: edit_model(f, lambda t: t["slow.final_layernorm.weight"].fill_(torch.nan)),
         r"'slow\.final_layernorm\.weight' holds a value that is not finite",
     ),
     "codec tensor missing": (
-        lambda f: edit_codec(f, lambda t: t.pop(f"{POST}.ffn_norm.weight")),  # type: ignore[arg-type, return-value]
+        lambda f: edit_codec(f, lambda t: t.pop(f"{POST}.ffn_norm.weight")),
         r"layers\.1\.ffn_norm\.weight' is missing; expected shape \[32\]",
     ),
     "codec tensor misshaped": (
@@ -152,7 +153,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
         r"layers\.1\.feed_forward\.w1\.weight' has shape \[47, 32\]; expected \[48, 32\]",
     ),
     "weight-norm gain missing": (
-        lambda f: edit_codec(f, lambda t: t.pop("decoder.model.0.conv.parametrizations.weight.original0")),  # type: ignore[arg-type, return-value]
+        lambda f: edit_codec(f, lambda t: t.pop("decoder.model.0.conv.parametrizations.weight.original0")),
         r"'decoder\.model\.0\.conv\.parametrizations\.weight\.original0' is missing",
     ),
     "weight-norm gain per output channel": (
@@ -165,7 +166,7 @@ DAMAGE: dict[str, tuple[Callable[[Path], object], str]] = {
         r"original0' has shape \[1, 24, 1\]; expected \[48, 1, 1\]",
     ),
     "weight-norm direction zero": (
-        lambda f: edit_codec(f, lambda t: t["quantizer.quantizer.quantizers.1.out_proj.weight_v"].zero_()),  # type: ignore[arg-type, return-value]
+        lambda f: edit_codec(f, lambda t: t["quantizer.quantizer.quantizers.1.out_proj.weight_v"].zero_()),
         r"quantizers\.1\.out_proj\.weight_v': a slice of the direction is all zero",
     ),
     "codec tensor of integers": (
@@ -335,8 +336,8 @@ def test_folding_agrees_with_torch() -> None:
     conv = torch.nn.utils.parametrizations.weight_norm(torch.nn.ConvTranspose1d(6, 4, 5), dim=0)
     direction, gain = torch.randn(6, 4, 5), torch.rand(6, 1, 1) + 0.5
     with torch.no_grad():
-        conv.parametrizations.weight.original0.copy_(gain)  # type: ignore[union-attr, operator]
-        conv.parametrizations.weight.original1.copy_(direction)  # type: ignore[union-attr, operator]
+        conv.parametrizations.weight.original0.copy_(gain)
+        conv.parametrizations.weight.original1.copy_(direction)
     values = {"c.weight_g": gain.numpy(), "c.weight_v": direction.numpy()}
 
     class Memory:

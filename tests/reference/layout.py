@@ -198,7 +198,7 @@ def codec_decoder(d: Dims) -> Iterator[Tensor]:
             yield from _residual_unit(f"{block}.{unit + 2}", c.channels[i + 1])
     last = len(c.strides) + 1
     yield _snake(f"decoder.model.{last}.alpha", c.channels[-1])
-    yield from _conv(f"decoder.model.{last + 1}.conv", 1, c.channels[-1], 7, 0.15)
+    yield from _conv(f"decoder.model.{last + 1}.conv", 1, c.channels[-1], 7, 0.05)
 
 
 def codec_encoder(d: Dims) -> Iterator[Tensor]:
