@@ -8,7 +8,7 @@ class EngineError(Exception):
 
 
 class ModelFileError(EngineError):
-    """The model cannot be found, or its file is damaged or not a Kestrel model; the message names the file and the key."""
+    """The model cannot be found, or its file is damaged or no Kestrel model; the message names the file and the key."""
 
 
 class TextError(EngineError):

@@ -1,7 +1,8 @@
 """Keys of a GGUF file, read without its tensors.
 
-The native library checks and maps the whole file; this reader serves what Python needs from it (strings, lists of names,
-tokenizer, lexicon) and the descriptions of models that are not loaded. Layout: the GGUF specification, version 2 and 3.
+The native library checks and maps the whole file; this reader serves what Python needs from it (strings, lists of
+names, tokenizer, lexicon) and the descriptions of models that are not loaded. Layout: the GGUF specification, version
+2 and 3.
 """
 
 from __future__ import annotations

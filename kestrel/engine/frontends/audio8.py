@@ -1,7 +1,7 @@
 """Front end of the published Audio8 checkpoints: the chat-style prompt, encoded piece by piece.
 
-Pieces and cleaning follow Audio8_TTS (Audio8-AI), `processing_arktts.py` and the browser runtime's `promptText.js`. Each
-piece is encoded on its own, because byte-pair merges must not cross the borders between them.
+Pieces and cleaning follow Audio8_TTS (Audio8-AI), `processing_arktts.py` and the browser runtime's `promptText.js`.
+Each piece is encoded on its own, because byte-pair merges must not cross the borders between them.
 """
 
 from __future__ import annotations

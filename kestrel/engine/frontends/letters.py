@@ -1,7 +1,7 @@
 """Last resort for words nobody has listed: letter-to-sound rules for English spelling.
 
-One ordered table of spellings, longest match first, then stress on one vowel. It aims at something an English ear accepts
-for a name, not at correctness.
+One ordered table of spellings, longest match first, then stress on one vowel. It aims at something an English ear
+accepts for a name, not at correctness.
 """
 
 from __future__ import annotations
@@ -47,7 +47,12 @@ def sound_out(word: str) -> str:
 def _match(word: str, at: int) -> tuple[str, int]:
     """Phonemes at `at` and how many letters they cover."""
     # Silent final e lengthens the vowel before one consonant: "zale", "mibe".
-    if at == len(word) - 3 and word[-1] == "e" and word[at] in _LONG and word[at + 1] not in _VOWEL_LETTERS | {"r", "x"}:
+    if (
+        at == len(word) - 3
+        and word[-1] == "e"
+        and word[at] in _LONG
+        and word[at + 1] not in _VOWEL_LETTERS | {"r", "x"}
+    ):
         return _LONG[word[at]], 1
     for length in range(min(_LONGEST, len(word) - at), 0, -1):
         piece = word[at : at + length]

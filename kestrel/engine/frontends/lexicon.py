@@ -32,7 +32,7 @@ PLAIN, BEFORE_VOWEL, BEFORE_PAUSE = "", "^", "$"
 
 
 class Lexicon:
-    """Immutable after construction. Keys are case-sensitive; a key falls back to its lower-case and capitalised twin."""
+    """Immutable after construction. Keys are case-sensitive; a word falls back to its lower-case or capitalised twin."""
 
     def __init__(self, compressed: bytes, symbols: frozenset[str]) -> None:
         """`compressed`: xz of lines `word<TAB>phonemes`. Lines with phonemes outside `symbols` are refused."""
@@ -44,7 +44,9 @@ class Lexicon:
         for number, line in enumerate(text.splitlines(), 1):
             word, tab, sound = line.partition("\t")
             if not (word and tab and sound) or not symbols.issuperset(sound):
-                raise ModelFileError(f"kestrel.lexicon line {number} is not `word<TAB>phonemes` of this voice's symbols")
+                raise ModelFileError(
+                    f"kestrel.lexicon line {number} is not `word<TAB>phonemes` of this voice's symbols"
+                )
             self._entries[word] = sound
 
     def __len__(self) -> int:
@@ -177,11 +179,12 @@ def _weight(sound: str) -> int:
 
 
 def _undouble(stem: str) -> str:
-    """"stopp" -> "stop"; "" if the last two letters differ."""
+    """ "stopp" -> "stop"; "" if the last two letters differ."""
     return stem[:-1] if len(stem) > 3 and stem[-1] == stem[-2] else ""
 
 
 def _is_initialism(word: str) -> bool:
     """Unknown capitals are read as letters if they are few or have no vowel to be read by."""
     letters = [c for c in word if c.isalpha()]
-    return word == word.upper() and (len(letters) <= 4 or not set("AEIOUY") & set(letters)) or len(letters) == 1
+    capitals = word == word.upper()
+    return len(letters) == 1 or (capitals and (len(letters) <= 4 or not set("AEIOUY") & set(letters)))

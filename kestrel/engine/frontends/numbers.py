@@ -60,7 +60,7 @@ def _time(written: str) -> list[str]:
 
 
 def _money(sign: str, amount: str) -> list[str]:
-    """"$5.20" is five dollars and twenty cents, "$3.2 million" three point two million dollars."""
+    """ "$5.20" is five dollars and twenty cents, "$3.2 million" three point two million dollars."""
     unit, part = _CURRENCY[sign]
     number, _, scale = amount.partition(" ")
     whole, _, fraction = number.partition(".")
