@@ -39,32 +39,35 @@ int physical_cores() {
 #endif
 }
 
-Backend::Backend(int n_threads, ks_backend wanted) : n_threads_(n_threads > 0 ? n_threads : physical_cores()) {
-    cpu_ = ggml_backend_cpu_init();
-    if (!cpu_) throw Error(KS_ERROR_MEMORY, "cannot start the CPU backend");
+Backend::Cpu::Cpu(int n_threads) {
+    backend = ggml_backend_cpu_init();
     // Without an own pool ggml starts threads for every graph (ggml-native.md: 72 us against 3.6 us).
-    ggml_threadpool_params params = ggml_threadpool_params_default(n_threads_);
-    pool_ = ggml_threadpool_new(&params);
-    if (!pool_) {
-        ggml_backend_free(cpu_);
-        throw Error(KS_ERROR_MEMORY, "cannot start " + std::to_string(n_threads_) + " compute threads");
+    ggml_threadpool_params params = ggml_threadpool_params_default(n_threads);
+    pool = backend ? ggml_threadpool_new(&params) : nullptr;
+    if (!pool) {
+        if (backend) ggml_backend_free(backend);
+        throw Error(KS_ERROR_MEMORY, "cannot start " + std::to_string(n_threads) + " compute threads");
     }
-    ggml_backend_cpu_set_n_threads(cpu_, n_threads_);
-    ggml_backend_cpu_set_threadpool(cpu_, pool_);
+    ggml_backend_cpu_set_n_threads(backend, n_threads);
+    ggml_backend_cpu_set_threadpool(backend, pool);
+}
+
+Backend::Cpu::~Cpu() {
+    ggml_backend_free(backend);
+    ggml_threadpool_free(pool);
+}
+
+Backend::Backend(int n_threads, ks_backend wanted, int ar_threads)
+    : n_threads_(n_threads > 0 ? n_threads : physical_cores()), cpu_(n_threads_), ar_(std::min(n_threads_, ar_threads)) {
 #ifdef GGML_USE_METAL
     if (wanted != KS_BACKEND_CPU) gpu_ = ggml_backend_metal_init();
 #endif
-    if (wanted == KS_BACKEND_METAL && !gpu_) {
-        ggml_backend_free(cpu_);
-        ggml_threadpool_free(pool_);
+    if (wanted == KS_BACKEND_METAL && !gpu_)
         throw Error(KS_ERROR_ARGUMENT, "backend 'metal' is not available in this build; valid: auto, cpu");
-    }
 }
 
 Backend::~Backend() {
     if (gpu_) ggml_backend_free(gpu_);
-    if (cpu_) ggml_backend_free(cpu_);
-    if (pool_) ggml_threadpool_free(pool_);
 }
 
 void Backend::compute(ggml_backend_t backend, ggml_cgraph *graph) {

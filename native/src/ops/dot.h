@@ -14,11 +14,13 @@ inline Vec load_f32(const float *p) { return simd::load(p); }
 inline void store_f32(float *p, Vec v) { simd::store(p, v); }
 inline Vec splat(float x) { return x - Vec{}; }
 
-// Lanes are added in index order, so the result does not depend on how a compiler would shuffle.
+// Halves are added onto each other: one fixed tree, so the result does not depend on the caller.
 inline float sum_lanes(Vec v) {
-    float sum = 0;
-    for (int i = 0; i < LANES; i++) sum += v[i];
-    return sum;
+    float lane[LANES];
+    std::memcpy(lane, &v, sizeof lane);
+    for (int width = LANES / 2; width > 0; width /= 2)
+        for (int i = 0; i < width; i++) lane[i] += lane[i + width];
+    return lane[0];
 }
 
 inline Vec load_bf16(const ggml_bf16_t *p) {
