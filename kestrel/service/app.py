@@ -7,10 +7,11 @@ from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 
+from kestrel import __version__
 from kestrel.service import errors, routes
 from kestrel.service.metrics import Metrics
 from kestrel.service.middleware import BodyLimit, RequestContext
-from kestrel.service.runtime import EngineFactory, Runtime, load_engine, product_version
+from kestrel.service.runtime import EngineFactory, Runtime, load_engine
 from kestrel.service.settings import Settings
 
 _DESCRIPTION = """
@@ -49,7 +50,7 @@ def create_app(settings: Settings | None = None, engine_factory: EngineFactory =
         title="Kestrel",
         summary="Text-to-speech server",
         description=_DESCRIPTION,
-        version=product_version(),
+        version=__version__,
         lifespan=lifespan,
         openapi_tags=routes.TAGS,
     )

@@ -84,7 +84,7 @@ def to_api_error(error: Exception) -> ApiError:
             headers = {"Retry-After": str(error.retry_after)}
             return ApiError(429, str(error), code="queue_full", kind=OVERLOADED, headers=headers)
         case RequestValidationError():
-            return _validation_error(error.errors())
+            return validation_error(error.errors())
         case HTTPException():
             return _http_error(error)
         case PlanError() | TextError():
@@ -115,12 +115,14 @@ def _http_error(error: HTTPException) -> ApiError:
     return ApiError(error.status_code, str(error.detail), code="http_error", kind=kind, headers=headers)
 
 
-def _validation_error(details: Sequence[Any]) -> ApiError:
+def validation_error(details: Sequence[Any]) -> ApiError:
     """400 that tells every problem of a request body in one message; `param` is the first field at fault."""
     first = details[0]
     if first["type"] == "json_invalid":
         reason = first.get("ctx", {}).get("error", "syntax error")
         return ApiError(400, f"the body is not valid JSON: {reason}", code="invalid_json")
+    if first["type"] == "missing" and tuple(first["loc"]) == ("body",):
+        return ApiError(400, "the body is empty; it must be one JSON object", code="invalid_json")
     problems: list[str] = []
     params: list[str | None] = []
     for detail in details:

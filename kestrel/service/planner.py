@@ -14,6 +14,7 @@ from enum import IntEnum
 
 MAX_PIECE_CHARS = 200
 MIN_PIECE_CHARS = 40
+MAX_TOKEN_CHARS = 200
 
 _MAX_MARKS = 30  # combining marks on one base, as in the Stream-Safe Text Format of UAX #15; more is an attack on NFC
 _ZERO_WIDTH_JOINERS = "\u200c\u200d"
@@ -102,24 +103,21 @@ def plan(text: str, max_chars: int = MAX_PIECE_CHARS, min_chars: int = MIN_PIECE
     """Cuts a cleaned text into pieces of at most `max_chars` characters (not counting the space that ends a piece).
 
     A piece ends at the first sentence or paragraph end that leaves it at least `min_chars` long; without one in reach,
-    at the last clause end, then at the last word end. Trailing space stays with the piece before it.
-    A piece may hold nothing speakable (a lone dash); the caller passes over it. Raises PlanError when one token is longer
-    than `max_chars`.
+    at the last clause end, then at the last word end. Trailing space stays with the piece before it. A token longer than
+    `max_chars` is a piece of its own; one longer than MAX_TOKEN_CHARS raises PlanError. A piece may hold nothing
+    speakable (a lone dash); the caller passes over it.
     """
     pieces: list[str] = []
     start = 0
-    sentence = clause = word = -1  # best cut of each kind since `start`
+    sentence = clause = word = 0  # last cut of each kind; of use while it lies after `start`
     for cut in cuts(text):
         while len(text[start : cut.end].rstrip()) > max_chars:
-            end = next((end for end in (sentence, clause, word) if end > start), -1)
-            if end < 0:
-                raise PlanError(
-                    f"the text holds a run of {len(text[start : cut.end].rstrip())} characters without a break; "
-                    f"the longest word that can be spoken has {max_chars} characters"
-                )
+            end = next((end for end in (sentence, clause, word) if end > start), None)
+            if end is None:
+                _check_token(text[start : cut.end].rstrip())
+                break
             pieces.append(text[start:end])
             start = end
-            # Cuts seen since then lie in the rest, which is shorter than a piece; they stay candidates.
         if cut.kind >= Break.SENTENCE:
             if cut.end - start >= min_chars:
                 pieces.append(text[start : cut.end])
@@ -133,6 +131,14 @@ def plan(text: str, max_chars: int = MAX_PIECE_CHARS, min_chars: int = MIN_PIECE
     if start < len(text):
         pieces.append(text[start:])
     return pieces
+
+
+def _check_token(token: str) -> None:
+    if len(token) > MAX_TOKEN_CHARS:
+        raise PlanError(
+            f"the text holds a run of {len(token)} characters without a break; the longest word that can be spoken has "
+            f"{MAX_TOKEN_CHARS} characters"
+        )
 
 
 def cuts(text: str) -> list[Cut]:

@@ -29,7 +29,7 @@ class SpeechRecord:
     underrun_seconds: float = 0.0
     cancelled: str | None = None
     cancel_seconds: float | None = None
-    error: str | None = None
+    failed: bool = False
 
     @property
     def rtf(self) -> float | None:
@@ -59,7 +59,7 @@ class RequestRecord:
         if self.speech is not None:
             if self.speech.cancelled:
                 return "cancelled"
-            if self.speech.error:
+            if self.speech.failed:
                 return outcome_of_status(self.status) if self.status >= 400 else "engine_error"
             if self.status == 200 and self.speech.totals.finish_reason in TRUNCATED:
                 return "truncated"
@@ -73,6 +73,7 @@ class RequestRecord:
             "endpoint": self.endpoint,
             "status": self.status,
             "outcome": self.outcome,
+            "error_code": self.error_code,
             "seconds": round(self.seconds, 6),
         }
         speech = self.speech
@@ -93,7 +94,6 @@ class RequestRecord:
                 "underrun_seconds": round(speech.underrun_seconds, 6),
                 "cancel_seconds": _rounded(speech.cancel_seconds),
                 "phases": {name: round(seconds, 6) for name, seconds in speech.phases.items()},
-                "error": speech.error,
             }
         return {name: value for name, value in line.items() if value is not None}
 

@@ -81,7 +81,7 @@ class SpeechResponse(Response):
             if self._speech.rtf is not None:
                 self._runtime.admission.measured(self._speech.rtf)
             return
-        self._speech.error = f"{type(error).__name__}: {error}"
+        self._speech.failed = True
         if not self._begun or not isinstance(error, Exception):
             raise error
         code = to_api_error(error).code

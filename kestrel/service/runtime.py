@@ -6,10 +6,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib.metadata import PackageNotFoundError, version
 from time import monotonic
 from typing import Literal
 
+from kestrel import __version__
 from kestrel.engine import Engine, EngineError, Utterance
 from kestrel.service.admission import Admission
 from kestrel.service.errors import ApiError, unavailable
@@ -30,14 +30,6 @@ _log = logging.getLogger("kestrel.service")
 def load_engine(settings: Settings) -> Engine:
     """The engine that the settings describe. Raises ModelFileError."""
     return Engine(settings.model, slots=settings.slots, threads=settings.threads, backend=settings.backend)
-
-
-def product_version() -> str:
-    """Version of the installed package; `0+source` when run from a checkout."""
-    try:
-        return version("kestrel-tts")
-    except PackageNotFoundError:
-        return "0+source"
 
 
 class Runtime:
@@ -121,7 +113,7 @@ class Runtime:
             _log.exception("the engine cannot start")
             self._fail(f"{type(error).__name__}: {error}")
         else:
-            self.metrics.loaded(engine.info, product_version())
+            self.metrics.loaded(engine.info, __version__)
             if self._status != "draining":
                 self._set("ready")
         finally:

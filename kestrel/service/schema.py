@@ -34,45 +34,51 @@ class SpeechRequest(BaseModel):
         examples=["The quick brown fox jumps over the lazy dog."],
         min_length=1,
     )
-    voice: Name = Field("default", description="A voice of GET /v1/voices.", examples=["default"])
+    voice: Name = Field(default="default", description="A voice of GET /v1/voices.", examples=["default"])
     language: Name | None = Field(
-        None, description="BCP 47 code, one of the voice's `languages`; null lets the model choose.", examples=["en"]
+        default=None,
+        description="BCP 47 code, one of the voice's `languages`; null lets the model choose.",
+        examples=["en"],
     )
     seed: int | None = Field(
-        None,
+        default=None,
         ge=0,
         le=MAX_SEED,
         description="The same seed, text and options give the same samples. Null draws one; the X-Seed header tells it.",
         examples=[7],
     )
     temperature: float | None = Field(
-        None,
+        default=None,
         ge=0,
         le=2,
         description="Randomness of the draw, 0 = greedy. Null: the model's own value.",
         examples=[0.25],
     )
     top_p: float | None = Field(
-        None, gt=0, le=1, description="Nucleus of the draw. Null: the model's own value.", examples=[0.9]
+        default=None, gt=0, le=1, description="Nucleus of the draw. Null: the model's own value.", examples=[0.9]
     )
     top_k: int | None = Field(
-        None, ge=0, le=65536, description="Draw from this many best, 0 = all. Null: the model's own.", examples=[30]
+        default=None,
+        ge=0,
+        le=65536,
+        description="Draw from this many best, 0 = all. Null: the model's own.",
+        examples=[30],
     )
     max_seconds: float | None = Field(
-        None,
+        default=None,
         gt=0,
         description="Stop after this much audio, up to `limits.max_seconds` of GET /v1/models. A text cut by it has "
         "finish reason `length`.",
         examples=[30],
     )
     stream: bool = Field(
-        False,
+        default=False,
         description="true: chunked body, sent while the rest is still being made; a WAV then has the sizes 0xFFFFFFFF. "
         "false: one body with exact sizes and the figures of the request in headers.",
         examples=[True],
     )
     format: Literal["wav", "pcm"] = Field(
-        "wav", description="`wav`, or `pcm`: bare samples. Both 16-bit little-endian mono at the model's rate."
+        default="wav", description="`wav`, or `pcm`: bare samples. Both 16-bit little-endian mono at the model's rate."
     )
 
     @model_validator(mode="before")
@@ -183,4 +189,4 @@ class Readiness(BaseModel):
     elapsed_seconds: float = Field(description="Since the start of the current status.", examples=[12.5])
     running: int = Field(description="Requests being spoken.", examples=[1])
     waiting: int = Field(description="Requests in the queue.", examples=[0])
-    message: str | None = Field(None, description="Why it failed.")
+    message: str | None = Field(default=None, description="Why it failed.")

@@ -18,30 +18,46 @@ class Settings(BaseSettings):
 
     model_config = SettingsConfigDict(env_prefix="KESTREL_", extra="ignore", frozen=True)
 
-    host: str = Field("127.0.0.1", description="Address to listen on; 0.0.0.0 for every interface.")
-    port: int = Field(8080, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
-    model: str = Field("default", description="`default` (the embedded voice) or the path of a GGUF file.")
-    backend: Literal["auto", "cpu", "metal"] = Field("auto", description="Where the codec runs.")
-    threads: int = Field(0, ge=0, le=256, description="Compute threads; 0 means one a physical core.")
-    slots: int = Field(4, ge=1, le=64, description="Requests that are spoken at the same time.")
-    queue_size: int = Field(16, ge=0, le=10_000, description="Requests that may wait; more are answered with 429.")
-    max_text_chars: int = Field(5000, ge=1, le=1_000_000, description="Longest text of a request, in characters.")
-    max_body_bytes: int = Field(262_144, ge=1024, description="Largest request body, checked before it is parsed.")
-    max_seconds: float = Field(600.0, gt=0, le=86_400, description="Longest audio of a request, in seconds.")
+    host: str = Field(default="127.0.0.1", description="Address to listen on; 0.0.0.0 for every interface.")
+    port: int = Field(default=8080, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
+    model: str = Field(default="default", description="`default` (the embedded voice) or the path of a GGUF file.")
+    backend: Literal["auto", "cpu", "metal"] = Field(default="auto", description="Where the codec runs.")
+    threads: int = Field(default=0, ge=0, le=256, description="Compute threads; 0 means one a physical core.")
+    slots: int = Field(default=4, ge=1, le=64, description="Requests that are spoken at the same time.")
+    queue_size: int = Field(
+        default=16, ge=0, le=10_000, description="Requests that may wait; more are answered with 429."
+    )
+    max_text_chars: int = Field(
+        default=5000, ge=1, le=1_000_000, description="Longest text of a request, in characters."
+    )
+    max_body_bytes: int = Field(
+        default=262_144, ge=1024, description="Largest request body, checked before it is parsed."
+    )
+    max_seconds: float = Field(default=600.0, gt=0, le=86_400, description="Longest audio of a request, in seconds.")
     piece_chars: int = Field(
-        MAX_PIECE_CHARS, ge=20, le=2000, description="Longest piece of a text that is spoken as one utterance."
+        default=0,
+        ge=0,
+        le=2000,
+        description="Longest piece of a text that is spoken as one utterance; 0: what the model was trained on, or "
+        f"{MAX_PIECE_CHARS}.",
     )
     piece_min_chars: int = Field(
         MIN_PIECE_CHARS, ge=1, le=2000, description="A sentence end closes a piece that is at least this long."
     )
-    first_chunk_frames: int = Field(2, ge=1, le=16, description="Codec frames of the first chunk of a stream.")
-    max_chunk_frames: Literal[1, 2, 4, 8, 16] = Field(16, description="Chunks double from the first one up to this.")
-    read_ahead_seconds: float = Field(
-        10.0, gt=0, description="Streams: with this much unsent audio the next piece waits for the client."
+    first_chunk_frames: int = Field(default=2, ge=1, le=16, description="Codec frames of the first chunk of a stream.")
+    max_chunk_frames: Literal[1, 2, 4, 8, 16] = Field(
+        default=16, description="Chunks double from the first one up to this."
     )
-    request_timeout: float = Field(600.0, gt=0, description="Seconds a request may take, waiting included.")
-    grace_seconds: float = Field(30.0, ge=0, description="Seconds that running requests get to finish on SIGTERM.")
-    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Lowest level that is logged.")
+    read_ahead_seconds: float = Field(
+        default=10.0, gt=0, description="Streams: with this much unsent audio the next piece waits for the client."
+    )
+    request_timeout: float = Field(default=600.0, gt=0, description="Seconds a request may take, waiting included.")
+    grace_seconds: float = Field(
+        default=30.0, ge=0, description="Seconds that running requests get to finish on SIGTERM."
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        default="info", description="Lowest level that is logged."
+    )
 
 
 def settings_table() -> str:

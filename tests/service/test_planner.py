@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from kestrel.service.planner import Break, PlanError, clean, cuts, plan, speakable
+from kestrel.service.planner import MAX_TOKEN_CHARS, Break, PlanError, clean, cuts, plan, speakable
 
 ANY_TEXT = st.text(st.characters(codec="utf-8"), max_size=400)
 PROSE = st.lists(
@@ -33,7 +33,9 @@ def test_clean_is_idempotent_and_normal(text: str) -> None:
     assert not re.search(r"[^\S \n]|  |(?<!\n)\n(?!\n)|\n{3}| \n|\n ", cleaned)
 
 
-@given(ANY_TEXT | PROSE, st.integers(20, 60), st.integers(1, 30))
+@given(ANY_TEXT | PROSE, st.integers(5, 60), st.integers(1, 30))
+@example("one two " + "w" * 100 + " three", 20, 5)
+@example("one two " + "w" * 201 + " three", 20, 5)
 def test_pieces_join_to_the_cleaned_text(text: str, max_chars: int, min_chars: int) -> None:
     """Catches text lost, doubled or reordered at a cut, pieces over the limit, and cuts inside a word."""
     cleaned = clean(text)
@@ -41,15 +43,15 @@ def test_pieces_join_to_the_cleaned_text(text: str, max_chars: int, min_chars: i
     try:
         pieces = plan(cleaned, max_chars, min_chars)
     except PlanError:
-        longest = max(len(cleaned[a:b].rstrip()) for a, b in zip([0, *sorted(places)], sorted(places), strict=False))
-        assert longest > max_chars
+        ends = sorted(places)
+        assert max(len(cleaned[a:b].rstrip()) for a, b in zip([0, *ends], ends, strict=False)) > MAX_TOKEN_CHARS
         return
     assert "".join(pieces) == cleaned
     end = 0
     for piece in pieces:
-        assert 0 < len(piece.rstrip()) <= max_chars
-        end += len(piece)
+        start, end = end, end + len(piece)
         assert end in places
+        assert len(piece.rstrip()) <= max_chars or not places & set(range(start + 1, end))
 
 
 @given(PROSE)

@@ -1,0 +1,130 @@
+"""`kestrel say`: the server's planner and pieces, without the server."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+from kestrel.engine import Chunk, Engine
+from kestrel.service.containers import Container, container, wav_header
+from kestrel.service.intake import speech_of
+from kestrel.service.runtime import load_engine
+from kestrel.service.schema import SpeechRequest
+from kestrel.service.settings import Settings
+from kestrel.service.speech import Speech, Totals
+
+
+def say(request: SpeechRequest, settings: Settings, output: Path | None, console: Console) -> None:
+    """Speaks `request` into the file `output`, or as a streamed WAV to standard output if None.
+
+    Raises ApiError, PlanError or TextError for a request that cannot be spoken, EngineError or OSError for a failure; a
+    file is then left as it was.
+    """
+    with load_engine(settings) as engine:
+        speech = speech_of(request, engine.info, settings)
+        pieces = speech.pieces()
+        wav = container("wav", engine.info.sample_rate)
+        speaking = _Speaking(engine, speech, pieces)
+        with _sink(output) as file, _progress(console, sum(map(len, pieces))) as advance:
+            _write(file, wav, speaking, advance)
+            if output is not None:
+                file.seek(0)
+                file.write(wav_header(engine.info.sample_rate, speaking.samples))
+    totals = speaking.totals
+    rtf = totals.wall_seconds / totals.audio_seconds if totals.audio_seconds else 0.0
+    console.print(
+        f"{totals.audio_seconds:.2f} s of audio in {totals.wall_seconds:.2f} s (RTF {rtf:.3f}), "
+        f"seed {speech.seed}, finish reason {totals.finish_reason}",
+        markup=False,
+    )
+
+
+class _Speaking:
+    """Chunks of all pieces in order, with the totals so far."""
+
+    def __init__(self, engine: Engine, speech: Speech, pieces: list[str]) -> None:
+        self.totals = Totals()
+        self.samples = 0
+        self.characters = 0  # of the pieces that are done
+        self._engine = engine
+        self._speech = speech
+        self._pieces = pieces
+
+    def __iter__(self) -> Iterator[Chunk]:
+        for index, piece in enumerate(self._pieces):
+            if self._speech.exhausted(self.totals.audio_seconds):
+                self.totals = self.totals.cut_short()
+                return
+            # Leaving the block early (Ctrl-C, a closed pipe) cancels the piece.
+            with self._engine.submit(self._speech.utterance(piece, index, self.totals.audio_seconds)) as stream:
+                for chunk in stream:
+                    self.samples += len(chunk.pcm)
+                    yield chunk
+                self.totals = self.totals.add(stream.result())
+            self.characters += len(piece)
+
+
+class _Advance:
+    """Moves the progress bar; with no terminal, does nothing."""
+
+    def __init__(self, bar: Progress | None, characters: int) -> None:
+        self._bar = bar
+        self._task = bar.add_task("Speaking", total=characters, audio=0.0) if bar is not None else None
+
+    def to(self, characters: int, audio_seconds: float) -> None:
+        if self._bar is not None and self._task is not None:
+            self._bar.update(self._task, completed=characters, audio=audio_seconds)
+
+
+@contextmanager
+def _progress(console: Console, characters: int) -> Iterator[_Advance]:
+    if not console.is_terminal:
+        yield _Advance(None, characters)
+        return
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[audio]:.1f} s of audio"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=console, transient=True) as bar:
+        yield _Advance(bar, characters)
+
+
+@contextmanager
+def _sink(output: Path | None) -> Iterator[BinaryIO]:
+    """Standard output, or a file that appears under its name only when it is complete."""
+    if output is None:
+        yield _stdout()
+        return
+    partial = output.with_name(f".{output.name}.part")
+    try:
+        with partial.open("wb") as file:
+            yield file
+        os.replace(partial, output)
+    finally:
+        partial.unlink(missing_ok=True)
+
+
+def _stdout() -> BinaryIO:
+    stream = sys.stdout.buffer
+    assert isinstance(stream, io.BufferedIOBase)
+    return stream  # type: ignore[return-value]
+
+
+def _write(file: BinaryIO, wav: Container, speaking: _Speaking, advance: _Advance) -> None:
+    """Header with unknown sizes, then samples as they come; a file's header is corrected at the end."""
+    begun = False
+    for chunk in speaking:
+        file.write(wav.block(chunk.pcm) if begun else wav.header(None) + wav.block(chunk.pcm))
+        file.flush()
+        begun = True
+        advance.to(speaking.characters, chunk.start + speaking.totals.audio_seconds)
