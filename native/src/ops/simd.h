@@ -26,7 +26,9 @@ constexpr int panel = lanes * vectors; // output channels a packed panel holds
 
 typedef float Vector __attribute__((vector_size(lanes * 4), aligned(4), may_alias));
 
-inline __attribute__((always_inline)) Vector load(const float *p) { return *reinterpret_cast<const Vector *>(p); }
+inline __attribute__((always_inline)) Vector load(const float *p) {
+    return *reinterpret_cast<const Vector *>(p);
+}
 
 inline __attribute__((always_inline)) Vector load(const ggml_fp16_t *p) {
 #if defined(__AVX512F__)
@@ -43,6 +45,8 @@ inline __attribute__((always_inline)) Vector load(const ggml_fp16_t *p) {
 #endif
 }
 
-inline __attribute__((always_inline)) void store(float *p, Vector v) { *reinterpret_cast<Vector *>(p) = v; }
+inline __attribute__((always_inline)) void store(float *p, Vector v) {
+    *reinterpret_cast<Vector *>(p) = v;
+}
 
 } // namespace ks::simd
