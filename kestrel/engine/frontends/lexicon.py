@@ -32,7 +32,7 @@ PLAIN, BEFORE_VOWEL, BEFORE_PAUSE = "", "^", "$"
 
 
 class Lexicon:
-    """Immutable after construction. Keys are case-sensitive; a word falls back to its lower-case or capitalised twin."""
+    """Immutable after construction. Keys are case-sensitive; a word may fall back to another case of it."""
 
     def __init__(self, compressed: bytes, symbols: frozenset[str]) -> None:
         """`compressed`: xz of lines `word<TAB>phonemes`. Lines with phonemes outside `symbols` are refused."""
@@ -82,7 +82,7 @@ class Lexicon:
         )
 
     def spell(self, word: str) -> str:
-        """Letter names in one breath, the last one stressed: "FBI" -> ˌɛfˌbiˈI."""
+        """Letter names in one breath, the last one stressed: "FBI" -> ˌɛfbˌiˈI."""
         names = [self._entries.get(f"{letter}.", "") for letter in word.lower() if letter.isalpha()]
         if not names:
             return ""

@@ -1,8 +1,8 @@
 """Front end of interleaved phoneme voices: text to words of phonemes, in the form the voice was trained on.
 
-A unit is what one segment feeds: the phonemes of a word with its pause mark attached, as in "kˈɑpəɹ.". The prompt holds the
-first two units, so the model always sees one word ahead; every segment holds the next unit (or END) and the marker that
-asks for speech:
+A unit is what one segment feeds: the phonemes of a word with its pause mark attached, as in "kˈɑpəɹ.". The prompt holds
+the first two units, so the model always sees one word ahead; every segment holds the next unit (or END) and the marker
+that asks for speech:
 
     BOS unit0 unit1 A | unit2 A | unit3 A | … | END A
 """
