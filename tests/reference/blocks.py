@@ -54,7 +54,7 @@ def block(
     """One pre-norm block on x [T, dim]; branches are scaled where the weights hold LayerScale vectors."""
     heads = [c.heads * c.head_dim, c.kv_heads * c.head_dim, c.kv_heads * c.head_dim]
     packed = rms_norm(x, w[f"{name}.attn_norm.weight"], c.norm_eps) @ w[f"{name}.attn.qkv.weight"].T
-    q, k, v = (part.unflatten(-1, (-1, c.head_dim)) for part in torch.split(packed, heads, -1))
+    q, k, v = (part.reshape(len(x), -1, c.head_dim) for part in torch.split(packed, heads, -1))
     mixed = attention(rotate_pairs(q, table), rotate_pairs(k, table), v, mask)
     x = x + mixed @ w[f"{name}.attn.o.weight"].T * w.get(f"{name}.attn_scale", torch.ones(()))
     g = rms_norm(x, w[f"{name}.ffn_norm.weight"], c.norm_eps)

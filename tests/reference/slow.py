@@ -87,7 +87,8 @@ class SlowReference:
             ssm_multipliers=list(m.ssm),
             attn_implementation="eager",
         )
-        self.model = FalconH1Model(self._hf_config).eval()
+        self.model = FalconH1Model(self._hf_config)
+        self.model.train(False)
         self.model.load_state_dict(self._state_dict(), strict=True)
         self.reset()
 
