@@ -83,11 +83,13 @@ def test_mamba_quadratic_form_equals_recurrence(tiny: Config) -> None:
     x = torch.randn(1, 9, c.dim)
     z, xbc, dt = torch.split(mixer.in_proj(x)[0], [c.ssm_inner, c.ssm_inner + 2 * c.ssm_state, c.ssm_heads], -1)
     window = torch.zeros(c.ssm_conv, xbc.shape[1])
+    bias = mixer.conv1d.bias
+    assert bias is not None
     state = torch.zeros(c.ssm_heads, c.ssm_inner // c.ssm_heads, c.ssm_state)
     outputs = []
     for t in range(9):
         window = torch.cat([window[1:], xbc[t : t + 1]])
-        mixed = torch.nn.functional.silu((window.T * mixer.conv1d.weight[:, 0]).sum(1) + mixer.conv1d.bias)
+        mixed = torch.nn.functional.silu((window.T * mixer.conv1d.weight[:, 0]).sum(1) + bias)
         u, b, k = torch.split(mixed, [c.ssm_inner, c.ssm_state, c.ssm_state])
         u = u.view(c.ssm_heads, -1)
         step = torch.nn.functional.softplus(dt[t] + mixer.dt_bias)

@@ -14,7 +14,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from training.ar.stream import Stream, Utterance, make_utterance
+from training.ar.stream import Ints, Stream, Utterance, make_utterance
+
+IGNORE = -100
+"""Target of a row that only rounds a batch up; cross entropy skips it."""
+ROUND_POSITIONS, ROUND_ROWS = 16, 256
 
 
 class _ArraysOnly(pickle.Unpickler):
@@ -59,15 +63,20 @@ def choose_batch(count: int, size: int, rng: np.random.Generator) -> list[int]:
 
 @dataclasses.dataclass(frozen=True)
 class Batch:
-    """Padded streams. B utterances, T positions, R predictions, M predicted frames, C codebooks."""
+    """Padded streams. B utterances, T positions, R predictions, M predicted frames, C codebooks.
+
+    T, R and M are rounded up. The CPU's matrix library compiles a kernel for every new shape and keeps it: with
+    exact sizes nearly every batch would be a new shape, and memory grew by gigabytes within minutes.
+    """
 
     text: Tensor  # [B, T] text ids, 0 at frames and padding
     is_frame: Tensor  # [B, T]
     codes: Tensor  # [B, T, C] codes at frame positions, else 0
-    predict: Tensor  # [B, T] positions with a target
-    targets: Tensor  # [R] classes, in the order of predict
-    frame_at: Tensor  # [B, T] positions whose target is a frame
-    frame_codes: Tensor  # [M, C] that frame's codes, in the order of frame_at
+    predict: Tensor  # [R] positions with a target, as indices into B * T
+    targets: Tensor  # [R] classes, IGNORE where rounded up
+    frame_at: Tensor  # [M] positions whose target is a frame, as indices into B * T
+    frame_codes: Tensor  # [M, C] that frame's codes
+    frame_targets: Tensor  # [M, C - 1] its residual codes, IGNORE where rounded up
     align_rows: tuple[Tensor, Tensor]  # [A] utterance, [A] position
     align_columns: Tensor  # [A]
 
@@ -78,9 +87,16 @@ class Batch:
         return Batch(align_rows=rows, **moved)
 
 
+def round_up(values: Ints, multiple: int, fill: int) -> Tensor:
+    """Pad the first axis to a multiple."""
+    missing = -len(values) % multiple
+    return torch.from_numpy(np.concatenate([values, np.full((missing, *values.shape[1:]), fill, np.int64)]))
+
+
 def collate(streams: Sequence[Stream], semantic_size: int) -> Batch:
     """Pad streams of different lengths to one batch."""
-    count, length = len(streams), max(s.length for s in streams)
+    count = len(streams)
+    length = -(-max(s.length for s in streams) // ROUND_POSITIONS) * ROUND_POSITIONS
     books = streams[0].codes.shape[1]
     text = np.zeros((count, length), np.int64)
     is_frame = np.zeros((count, length), bool)
@@ -94,8 +110,10 @@ def collate(streams: Sequence[Stream], semantic_size: int) -> Batch:
         codes[i, :n][tokens < 0] = stream.codes[-tokens[tokens < 0] - 1]
         targets[i, :n] = stream.targets
         frame_codes.append(stream.codes)  # frames are predicted in their order, each once
-    predict = targets >= 0
-    frame_at = predict & (targets < semantic_size)
+    flat = targets.reshape(-1)
+    predict = np.flatnonzero(flat >= 0)
+    frame_at = np.flatnonzero((flat >= 0) & (flat < semantic_size))
+    all_codes = np.concatenate(frame_codes)
     utterance = np.concatenate([np.full(len(s.aligned), i) for i, s in enumerate(streams)])
     aligned = np.concatenate([s.aligned for s in streams])
     tensor = torch.from_numpy
@@ -103,10 +121,11 @@ def collate(streams: Sequence[Stream], semantic_size: int) -> Batch:
         text=tensor(text),
         is_frame=tensor(is_frame),
         codes=tensor(codes),
-        predict=tensor(predict),
-        targets=tensor(targets[predict]),
-        frame_at=tensor(frame_at),
-        frame_codes=tensor(np.concatenate(frame_codes)),
+        predict=round_up(predict, ROUND_ROWS, 0),
+        targets=round_up(flat[predict], ROUND_ROWS, IGNORE),
+        frame_at=round_up(frame_at, ROUND_ROWS, 0),
+        frame_codes=round_up(all_codes, ROUND_ROWS, 0),
+        frame_targets=round_up(all_codes[:, 1:], ROUND_ROWS, IGNORE),
         align_rows=(tensor(utterance), tensor(aligned[:, 0].copy())),
         align_columns=tensor(aligned[:, 1].copy()),
     )

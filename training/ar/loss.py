@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from training.ar.batch import Batch
+from training.ar.batch import IGNORE, Batch
 from training.ar.config import DataConfig, OptimiserConfig
 from training.ar.model import DualAr
 
@@ -67,15 +67,18 @@ def batch_losses(model: DualAr, batch: Batch, noise: tuple[DataConfig, torch.Gen
         frames = frames * keep[..., None]
     x = torch.where(batch.is_frame[..., None], frames, model.text(batch.text))
     hidden, aligned = model.slow(x, batch.align_rows)
+    hidden = hidden.flatten(0, 1)  # [B * T, dim]
     logits = model.head(hidden[batch.predict])  # [R, classes]
     fast = model.fast(hidden[batch.frame_at], batch.frame_codes)  # [M, C - 1, residual]
     hit = logits.argmax(-1) == batch.targets
     boundary = batch.targets >= model.eos
+    semantic = (batch.targets >= 0) & ~boundary
+    missed = F.cross_entropy(fast.transpose(1, 2), batch.frame_targets, ignore_index=IGNORE, reduction="none")
     attention = [a.gather(1, batch.align_columns[:, None]).clamp_min(ALIGN_FLOOR).mean() for a in aligned]
     return Losses(
-        semantic=F.cross_entropy(logits, batch.targets),
-        residual=F.cross_entropy(fast.transpose(1, 2), batch.frame_codes[:, 1:], reduction="none").mean(0),
+        semantic=F.cross_entropy(logits, batch.targets, ignore_index=IGNORE),
+        residual=missed.sum(0) / (batch.frame_targets[:, 0] != IGNORE).sum(),
         align=-torch.stack(attention).mean(),
-        semantic_accuracy=hit[~boundary].float().mean(),
+        semantic_accuracy=hit[semantic].float().mean(),
         boundary_accuracy=hit[boundary].float().mean(),
     )
