@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -96,10 +97,12 @@ def serve(
         from kestrel.service.app import create_app
         from kestrel.service.logs import configure
         from kestrel.service.server import serve as run_server
-        from kestrel.service.settings import Settings
+        from kestrel.service.settings import Settings, unknown_variables
 
         settings = Settings(**_given(host=host, port=port, model=model, threads=threads, slots=slots))
         configure(settings.log_level)
+        for name in unknown_variables(os.environ):
+            err.print(f"warning: {name} is not a setting; see docs/settings.md", markup=False, soft_wrap=True)
         code = run_server(create_app(settings), settings, lambda line: err.print(line, markup=False, soft_wrap=True))
     raise typer.Exit(code)
 

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Literal
 
 from pydantic import Field
@@ -12,11 +13,14 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from kestrel.service.planner import MAX_PIECE_CHARS, MIN_PIECE_CHARS
 
+_PREFIX = "KESTREL_"
+_ELSEWHERE = {"KESTREL_LIBRARY"}  # read by the engine's binding
+
 
 class Settings(BaseSettings):
     """Every knob of `kestrel serve`. Command-line options win over the environment."""
 
-    model_config = SettingsConfigDict(env_prefix="KESTREL_", extra="ignore", frozen=True)
+    model_config = SettingsConfigDict(env_prefix=_PREFIX, extra="ignore", frozen=True)
 
     host: str = Field(default="127.0.0.1", description="Address to listen on; 0.0.0.0 for every interface.")
     port: int = Field(default=8080, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
@@ -42,7 +46,7 @@ class Settings(BaseSettings):
         f"{MAX_PIECE_CHARS}.",
     )
     piece_min_chars: int = Field(
-        MIN_PIECE_CHARS, ge=1, le=2000, description="A sentence end closes a piece that is at least this long."
+        default=MIN_PIECE_CHARS, ge=1, le=2000, description="A sentence end closes a piece that is at least this long."
     )
     first_chunk_frames: int = Field(default=2, ge=1, le=16, description="Codec frames of the first chunk of a stream.")
     max_chunk_frames: Literal[1, 2, 4, 8, 16] = Field(
@@ -63,7 +67,12 @@ class Settings(BaseSettings):
 def settings_table() -> str:
     """Markdown table of every setting: variable, default, meaning."""
     rows = ["| Variable | Default | Meaning |", "|---|---|---|"]
-    prefix = Settings.model_config["env_prefix"]
     for name, info in Settings.model_fields.items():
-        rows.append(f"| `{prefix}{name.upper()}` | `{info.default}` | {info.description} |")
+        rows.append(f"| `{_PREFIX}{name.upper()}` | `{info.default}` | {info.description} |")
     return "\n".join(rows) + "\n"
+
+
+def unknown_variables(environment: Iterable[str]) -> list[str]:
+    """Variables with our prefix that no setting has: most likely misspelt. Worth a warning, not a refusal to start."""
+    known = {f"{_PREFIX}{name.upper()}" for name in Settings.model_fields} | _ELSEWHERE
+    return sorted(name for name in environment if name.upper().startswith(_PREFIX) and name.upper() not in known)
