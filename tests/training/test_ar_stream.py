@@ -98,12 +98,15 @@ def test_leading_silence_is_cut_in_whole_frames(utterances: list[Utterance]) -> 
     full = make_utterance("The cat sat.", phonemes, durations, np.zeros((26, 3), np.int16), lead_seconds=9)
     assert full is not None
     assert list(utterance.symbol_of_frame) == list(full.symbol_of_frame[7:])
-    assert list(full.symbol_of_frame[:9]) == [0] * 9 and full.symbol_of_frame[9] == 1
+    assert list(full.symbol_of_frame[:9]) == [0] * 9
+    assert full.symbol_of_frame[9] == 1
 
 
 def test_initialisms_and_digits_are_never_spelled(utterances: list[Utterance]) -> None:
     """Their letters do not say how they are read: "US" would teach that "us" is "yoo ess"."""
-    assert spell("USA") == () and spell("4th") == () and spell("...") == ()
+    assert spell("USA") == ()
+    assert spell("4th") == ()
+    assert spell("...") == ()
     assert spell("I") == (LETTER_IDS["i"],)
     assert spell("Don't,") == tuple(LETTER_IDS[c] for c in "don't,")
     rng = np.random.default_rng(0)
@@ -115,4 +118,6 @@ def test_modes_mix_spelled_lines(utterances: list[Utterance]) -> None:
     rng = np.random.default_rng(0)
     counts = [int(choose_lettered(utterances[0], (0.4, 0.3, 0.2, 0.1), 0.4, rng).sum()) for _ in range(2000)]
     share = np.bincount(counts, minlength=4) / len(counts)
-    assert 0.38 < share[0] < 0.52 and 0.3 < share[1] < 0.45 and 0.1 < share[3] < 0.16
+    assert 0.38 < share[0] < 0.52
+    assert 0.3 < share[1] < 0.45
+    assert 0.1 < share[3] < 0.16

@@ -61,7 +61,8 @@ def test_old_checkpoints_are_deleted_and_partial_ones_ignored(tmp_path: Path) ->
         checkpoint.save(tmp_path, step, {"steps": step}, keep=2)
     (tmp_path / "step-0000999.partial").write_bytes(b"half")
     found = checkpoint.newest(tmp_path)
-    assert found is not None and checkpoint.load(found) == {"steps": 100}
+    assert found is not None
+    assert checkpoint.load(found) == {"steps": 100}
     assert len(checkpoint.checkpoints(tmp_path)) == 2
 
 
@@ -71,7 +72,8 @@ def test_schedule_warms_up_stays_and_decays() -> None:
     assert rate_factor(10_000, 10, None, 0.03) == 1
     decay = Decay(100, 50)
     factors = [rate_factor(s, 10, decay, 0.03) for s in range(100, 151)]
-    assert factors[0] == 1 and factors[-1] == pytest.approx(0.03)
+    assert factors[0] == 1
+    assert factors[-1] == pytest.approx(0.03)
     assert np.allclose(np.diff(factors), -0.97 / 50)
 
 
@@ -129,15 +131,17 @@ def test_disturbance_touches_only_past_frames(tiny: Config, utterances: list[Utt
     first = (seen[..., 0] != codes[..., 0])[is_frame].float().mean()
     late = (seen[..., 1] != codes[..., 1])[is_frame].float().mean()
     dropped = 1 - keep[is_frame].mean()
-    assert 0.05 < first < 0.11 and 0.10 < late < 0.18 and 0.03 < dropped < 0.07
+    assert 0.05 < first < 0.11
+    assert 0.10 < late < 0.18
+    assert 0.03 < dropped < 0.07
 
 
 def test_misspelt_key_is_refused(tmp_path: Path) -> None:
     """Catches hours of training with a default in place of the intended value."""
     path = tmp_path / "bad.toml"
     path.write_text("[optimiser]\nlearning_rate = 1\n")
-    with pytest.raises(ValueError, match="learning_rate.*valid.*muon_rate"):
+    with pytest.raises(ValueError, match=r"learning_rate.*valid.*muon_rate"):
         load_config(path)
     path.write_text("[optimizer]\n")
-    with pytest.raises(ValueError, match="optimizer.*valid.*optimiser"):
+    with pytest.raises(ValueError, match=r"optimizer.*valid.*optimiser"):
         load_config(path)
