@@ -60,8 +60,8 @@ class Session:
         """All samples that are ready."""
         out = np.empty(self.status.samples, dtype=np.float32)
         pointer = self._native.ffi.cast("float *", out.ctypes.data)
-        self._native.check(self._native.lib.ks_session_read(self.handle, pointer, len(out), self._native.n))
-        return out[: self._native.n[0]]
+        self._native.check(self._native.lib.ks_session_read(self.handle, pointer, len(out), self._native.n32))
+        return out[: self._native.n32[0]]
 
     def push(self, ids: Sequence[int]) -> None:
         self._native.check(self._native.lib.ks_session_push(self.handle, list(ids), len(ids)))
@@ -97,7 +97,7 @@ class Native:
         self.info = self.ffi.new("ks_model_info *")
         self.check(self.lib.ks_model_get_info(self.model, self.info))
         self.n = self.ffi.new("int64_t *")
-        self._n32 = self.ffi.new("int32_t *")
+        self.n32 = self.ffi.new("int32_t *")
 
     def close(self) -> None:
         self.lib.ks_model_free(self.model)
