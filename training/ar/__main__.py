@@ -1,4 +1,4 @@
-"""Command line of AR training: ``python -m training.ar run | finish | pack``."""
+"""Command line of AR training: ``python -m training.ar run | finish | pack | plot``."""
 
 from __future__ import annotations
 
@@ -70,6 +70,14 @@ def _pack(arguments: argparse.Namespace) -> None:
     print(f"{path} after {packed['passes']} utterances -> {arguments.out}, {arguments.out.stat().st_size / 1e6:.1f} MB")
 
 
+def _plot(arguments: argparse.Namespace) -> None:
+    from training.ar.plot import plot_logs  # training itself does not need matplotlib
+
+    logs = [arguments.folder / "log.csv", *sorted(arguments.folder.glob("finish-*/log.csv"))[-1:]]
+    plot_logs([log for log in logs if log.exists()], arguments.out)
+    print(arguments.out)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m training.ar", description=__doc__)
     commands = parser.add_subparsers(required=True)
@@ -91,6 +99,9 @@ def main() -> None:
     pack = command("pack", _pack, "write float16 weights for conversion and release")
     pack.add_argument("--checkpoint", type=Path, help="default: newest of the folder")
     pack.add_argument("--out", type=Path, required=True)
+
+    plot = command("plot", _plot, "draw the losses of a run and of its newest closing phase")
+    plot.add_argument("--out", type=Path, required=True)
 
     arguments = parser.parse_args()
     arguments.action(arguments)
