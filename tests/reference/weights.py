@@ -96,9 +96,22 @@ def single(value: float) -> float:
     return float(np.float32(value))
 
 
+class ModelFileReader(gguf.GGUFReader):  # type: ignore[misc]
+    """The package's reader makes one object an element of every array: half a minute for an embedded lexicon."""
+
+    def _get_field_parts(self, orig_offs: int, raw_type: int) -> tuple[int, list[Any], list[int], list[Any]]:
+        array, byte = gguf.GGUFValueType.ARRAY, gguf.GGUFValueType.UINT8
+        if raw_type == array and self._get(orig_offs, np.uint32)[0] == byte:
+            head = [self._get(orig_offs, np.uint32), self._get(orig_offs + 4, np.uint64)]
+            data = self._get(orig_offs + 12, np.uint8, int(head[1][0]))
+            return 12 + len(data), [*head, data], [2], [array, byte]
+        parts: tuple[int, list[Any], list[int], list[Any]] = super()._get_field_parts(orig_offs, raw_type)
+        return parts
+
+
 def from_gguf(path: Path) -> Weights:
     """Loads a model file; quantised tensors are dequantised."""
-    reader = gguf.GGUFReader(path)
+    reader = ModelFileReader(path)
     k = {name: field.contents() for name, field in reader.fields.items() if not name.startswith("kestrel.lexicon")}
     tensors = {}
     for t in reader.tensors:
