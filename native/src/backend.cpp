@@ -58,7 +58,8 @@ Backend::Cpu::~Cpu() {
 }
 
 Backend::Backend(int n_threads, ks_backend wanted, int ar_threads)
-    : n_threads_(n_threads > 0 ? n_threads : physical_cores()), cpu_(n_threads_), ar_(std::min(n_threads_, ar_threads)) {
+    : n_threads_(n_threads > 0 ? n_threads : physical_cores()), cpu_(n_threads_),
+      ar_(std::min(n_threads_, ar_threads)) {
 #ifdef GGML_USE_METAL
     if (wanted != KS_BACKEND_CPU) gpu_ = ggml_backend_metal_init();
 #endif

@@ -17,7 +17,7 @@ class Backend {
     Backend &operator=(const Backend &) = delete;
 
     ggml_backend_t cpu() const { return cpu_.backend; }
-    ggml_backend_t ar() const { return ar_.backend; } // the AR stages, always on the CPU
+    ggml_backend_t ar() const { return ar_.backend; }                   // the AR stages, always on the CPU
     ggml_backend_t codec() const { return gpu_ ? gpu_ : cpu_.backend; } // backend of the codec
     bool codec_on_gpu() const { return gpu_ != nullptr; }
     int n_threads() const { return n_threads_; }

@@ -96,8 +96,12 @@ void need(bool given, const char *what) {
 
 extern "C" {
 
-const char *ks_version(void) { return KESTREL_VERSION; }
-const char *ks_last_error(void) { return last_error.c_str(); }
+const char *ks_version(void) {
+    return KESTREL_VERSION;
+}
+const char *ks_last_error(void) {
+    return last_error.c_str();
+}
 
 void ks_load_params_default(ks_load_params *params) {
     if (!params) return;

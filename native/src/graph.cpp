@@ -30,8 +30,12 @@ void Graph::plan(ggml_backend_t backend) {
         throw Error(KS_ERROR_MEMORY, "cannot allocate the working memory of a graph");
 }
 
-void Graph::compute() { Backend::compute(backend_, graph_); }
+void Graph::compute() {
+    Backend::compute(backend_, graph_);
+}
 
-size_t Graph::compute_bytes() const { return alloc_ ? ggml_gallocr_get_buffer_size(alloc_, 0) : 0; }
+size_t Graph::compute_bytes() const {
+    return alloc_ ? ggml_gallocr_get_buffer_size(alloc_, 0) : 0;
+}
 
 } // namespace ks

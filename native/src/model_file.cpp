@@ -12,7 +12,9 @@ namespace ks {
 
 namespace {
 
-[[noreturn]] void fail(ks_status status, const std::string &message) { throw Error(status, message); }
+[[noreturn]] void fail(ks_status status, const std::string &message) {
+    throw Error(status, message);
+}
 
 std::string shape_text(const std::vector<int64_t> &shape) {
     std::string text = "[";
@@ -32,17 +34,22 @@ bool allowed(Kind kind, ggml_type type) {
     case Kind::linear:
     case Kind::embedding:
         return type == GGML_TYPE_F32 || type == GGML_TYPE_F16 || type == GGML_TYPE_BF16 || type == GGML_TYPE_Q8_0;
-    case Kind::conv: return type == GGML_TYPE_F32 || type == GGML_TYPE_F16;
-    case Kind::plain: return type == GGML_TYPE_F32;
+    case Kind::conv:
+        return type == GGML_TYPE_F32 || type == GGML_TYPE_F16;
+    case Kind::plain:
+        return type == GGML_TYPE_F32;
     }
     return false;
 }
 
 const char *allowed_names(Kind kind) {
     switch (kind) {
-    case Kind::conv: return "f32 or f16";
-    case Kind::plain: return "f32";
-    default: return "f32, f16, bf16 or q8_0";
+    case Kind::conv:
+        return "f32 or f16";
+    case Kind::plain:
+        return "f32";
+    default:
+        return "f32, f16, bf16 or q8_0";
     }
 }
 
@@ -87,7 +94,9 @@ ModelFile::ModelFile(const std::string &path) : path_(path) {
     }
 }
 
-ModelFile::~ModelFile() { unmap(); }
+ModelFile::~ModelFile() {
+    unmap();
+}
 
 void ModelFile::unmap() {
     if (buffer_) ggml_backend_buffer_free(buffer_);
@@ -111,13 +120,20 @@ namespace {
 int64_t integer_at(const gguf_context *gguf, int64_t id, gguf_type type, const void *data, size_t i,
                    const std::string &key) {
     switch (type) {
-    case GGUF_TYPE_UINT8: return static_cast<const uint8_t *>(data)[i];
-    case GGUF_TYPE_INT8: return static_cast<const int8_t *>(data)[i];
-    case GGUF_TYPE_UINT16: return static_cast<const uint16_t *>(data)[i];
-    case GGUF_TYPE_INT16: return static_cast<const int16_t *>(data)[i];
-    case GGUF_TYPE_UINT32: return static_cast<const uint32_t *>(data)[i];
-    case GGUF_TYPE_INT32: return static_cast<const int32_t *>(data)[i];
-    case GGUF_TYPE_INT64: return static_cast<const int64_t *>(data)[i];
+    case GGUF_TYPE_UINT8:
+        return static_cast<const uint8_t *>(data)[i];
+    case GGUF_TYPE_INT8:
+        return static_cast<const int8_t *>(data)[i];
+    case GGUF_TYPE_UINT16:
+        return static_cast<const uint16_t *>(data)[i];
+    case GGUF_TYPE_INT16:
+        return static_cast<const int16_t *>(data)[i];
+    case GGUF_TYPE_UINT32:
+        return static_cast<const uint32_t *>(data)[i];
+    case GGUF_TYPE_INT32:
+        return static_cast<const int32_t *>(data)[i];
+    case GGUF_TYPE_INT64:
+        return static_cast<const int64_t *>(data)[i];
     case GGUF_TYPE_UINT64: {
         const uint64_t v = static_cast<const uint64_t *>(data)[i];
         return v > uint64_t(INT64_MAX) ? INT64_MAX : int64_t(v);
@@ -153,9 +169,12 @@ float ModelFile::real(const std::string &key, float min, float max) const {
     const int64_t id = find(key);
     const gguf_type type = gguf_get_kv_type(gguf_, id);
     double value = 0;
-    if (type == GGUF_TYPE_FLOAT32) value = gguf_get_val_f32(gguf_, id);
-    else if (type == GGUF_TYPE_FLOAT64) value = gguf_get_val_f64(gguf_, id);
-    else fail(KS_ERROR_MODEL, "key '" + key + "' must be a float, not " + gguf_type_name(type));
+    if (type == GGUF_TYPE_FLOAT32)
+        value = gguf_get_val_f32(gguf_, id);
+    else if (type == GGUF_TYPE_FLOAT64)
+        value = gguf_get_val_f64(gguf_, id);
+    else
+        fail(KS_ERROR_MODEL, "key '" + key + "' must be a float, not " + gguf_type_name(type));
     check_range(key, value, min, max);
     return float(value);
 }
@@ -186,8 +205,8 @@ std::vector<int32_t> ModelFile::integers(const std::string &key, int64_t min, in
         fail(KS_ERROR_MODEL, "key '" + key + "' must be an array of integers");
     const size_t n = gguf_get_arr_n(gguf_, id);
     if (n < min_count || n > max_count)
-        fail(KS_ERROR_MODEL, "key '" + key + "' has " + std::to_string(n) + " entries; valid: " +
-                                 std::to_string(min_count) + " to " + std::to_string(max_count));
+        fail(KS_ERROR_MODEL, "key '" + key + "' has " + std::to_string(n) +
+                                 " entries; valid: " + std::to_string(min_count) + " to " + std::to_string(max_count));
     std::vector<int32_t> values(n);
     for (size_t i = 0; i < n; i++) {
         const int64_t value = integer_at(gguf_, id, type, gguf_get_arr_data(gguf_, id), i, key);
@@ -236,8 +255,8 @@ ggml_tensor *ModelFile::tensor(const std::string &name, const std::vector<int64_
                                  "; expected " + shape_text(shape));
     }
     if (!allowed(kind, t->type))
-        fail(KS_ERROR_MODEL, "tensor '" + name + "' has type " + ggml_type_name(t->type) + "; valid: " +
-                                 allowed_names(kind));
+        fail(KS_ERROR_MODEL,
+             "tensor '" + name + "' has type " + ggml_type_name(t->type) + "; valid: " + allowed_names(kind));
     if (t->data) return t; // asked for before, and checked then
     const size_t start = gguf_get_tensor_offset(gguf_, id);
     const size_t available = ggml_backend_buffer_get_size(buffer_);
@@ -256,8 +275,10 @@ ggml_tensor *ModelFile::tensor(const std::string &name, const std::vector<int64_
 
 std::vector<float> to_f32(const ggml_tensor *tensor) {
     std::vector<float> out(size_t(ggml_nelements(tensor)));
-    if (tensor->type == GGML_TYPE_F32) std::memcpy(out.data(), tensor->data, out.size() * sizeof(float));
-    else ggml_get_type_traits(tensor->type)->to_float(tensor->data, out.data(), int64_t(out.size()));
+    if (tensor->type == GGML_TYPE_F32)
+        std::memcpy(out.data(), tensor->data, out.size() * sizeof(float));
+    else
+        ggml_get_type_traits(tensor->type)->to_float(tensor->data, out.data(), int64_t(out.size()));
     return out;
 }
 

@@ -16,7 +16,9 @@ Home::~Home() {
     ggml_free(ctx_);
 }
 
-ggml_tensor *Home::add(ggml_type type, int64_t ne0, int64_t ne1) { return ggml_new_tensor_2d(ctx_, type, ne0, ne1); }
+ggml_tensor *Home::add(ggml_type type, int64_t ne0, int64_t ne1) {
+    return ggml_new_tensor_2d(ctx_, type, ne0, ne1);
+}
 
 void Home::allocate(ggml_backend_t backend) {
     buffer_ = ggml_backend_alloc_ctx_tensors(ctx_, backend);
@@ -24,7 +26,9 @@ void Home::allocate(ggml_backend_t backend) {
     ggml_backend_buffer_clear(buffer_, 0); // the masked path multiplies unused K/V by zero: it must be finite
 }
 
-size_t Home::bytes() const { return buffer_ ? ggml_backend_buffer_get_size(buffer_) : 0; }
+size_t Home::bytes() const {
+    return buffer_ ? ggml_backend_buffer_get_size(buffer_) : 0;
+}
 
 void add_row(const ggml_tensor *table, int64_t row, float *out) {
     const char *data = static_cast<const char *>(table->data) + row * table->nb[1];

@@ -13,7 +13,9 @@ inline ggml_tensor *rms_norm(ggml_context *ctx, ggml_tensor *x, ggml_tensor *wei
     return ggml_mul(ctx, ggml_rms_norm(ctx, x, eps), weight);
 }
 
-inline ggml_tensor *scaled(ggml_context *ctx, ggml_tensor *x, float by) { return by == 1.0f ? x : ggml_scale(ctx, x, by); }
+inline ggml_tensor *scaled(ggml_context *ctx, ggml_tensor *x, float by) {
+    return by == 1.0f ? x : ggml_scale(ctx, x, by);
+}
 
 struct GatedFfn { // down( SiLU(gate x) * up x )
     ggml_tensor *gate, *up, *down;

@@ -53,7 +53,8 @@ LmDims read_lm_dims(const ModelFile &file) {
     lm.residual_size = file.integer("lm.residual_size", 1, MAX_ROWS);
     for (size_t j = 1; j < lm.codebook_sizes.size(); j++)
         if (lm.residual_size > lm.codebook_sizes[j])
-            throw Error(KS_ERROR_MODEL, "key 'lm.residual_size' exceeds codebook " + std::to_string(j) + " of 'lm.codebook_sizes'");
+            throw Error(KS_ERROR_MODEL,
+                        "key 'lm.residual_size' exceeds codebook " + std::to_string(j) + " of 'lm.codebook_sizes'");
     return lm;
 }
 
@@ -83,7 +84,8 @@ SlowDims read_slow_dims(const ModelFile &file, int max_positions) {
     if (int64_t(m.heads) * m.head_dim != m.inner)
         throw Error(KS_ERROR_MODEL, "key 'slow.ssm.inner' must equal heads * head_dim");
     if (m.heads % m.groups != 0) throw Error(KS_ERROR_MODEL, "key 'slow.ssm.groups' must divide 'slow.ssm.heads'");
-    if (m.ssm_state() > (1 << 24)) throw Error(KS_ERROR_MODEL, "key 'slow.ssm.state': the state of a layer is too large");
+    if (m.ssm_state() > (1 << 24))
+        throw Error(KS_ERROR_MODEL, "key 'slow.ssm.state': the state of a layer is too large");
     auto multiplier = [&](const char *name) { return file.real(std::string("slow.mult.") + name, -1e6f, 1e6f); };
     s.embedding = multiplier("embedding");
     s.attention_in = multiplier("attention_in");

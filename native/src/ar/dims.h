@@ -28,7 +28,7 @@ struct SlowDims {
     AttentionDims attention;
     MambaDims mamba;
     float embedding, attention_in, attention_out, key, ssm_in, ssm_out, mlp_gate, mlp_down; // muP multipliers
-    std::vector<float> ssm;                                                               // z, x, B, C, dt
+    std::vector<float> ssm;                                                                 // z, x, B, C, dt
 };
 
 struct FastDims {

@@ -159,7 +159,8 @@ void SlowStage::feed(Plan &plan, const SlowInput &input) {
     if (cols.zero && cols.zero->data) *static_cast<int32_t *>(cols.zero->data) = 0;
     if (!plain_attention_) return;
     float *mask = static_cast<float *>(cols.mask->data);
-    int32_t *kv_row = static_cast<int32_t *>(cols.kv_row->data), *rope_row = static_cast<int32_t *>(cols.rope_row->data);
+    int32_t *kv_row = static_cast<int32_t *>(cols.kv_row->data),
+            *rope_row = static_cast<int32_t *>(cols.rope_row->data);
     for (int s = 0; s < n; s++) {
         for (int t = 0; t < each; t++) {
             const int position = input.positions[size_t(s)] + t, column = s * each + t;
@@ -198,11 +199,16 @@ std::vector<float> SlowStage::state(ks_state which, int layer, int slot, int pos
     };
     const int64_t kv = dims_.attention.kv_size();
     switch (which) {
-    case KS_STATE_CONV: return copy(w.conv_state, slot * w.conv_state->ne[0], dims_.mamba.conv_state());
-    case KS_STATE_SSM: return copy(w.ssm_state, slot * w.ssm_state->ne[0], dims_.mamba.ssm_state());
-    case KS_STATE_KEY: return copy(w.keys, kv * dims_.attention.capacity * slot, kv * positions);
-    case KS_STATE_VALUE: return copy(w.values, kv * dims_.attention.capacity * slot, kv * positions);
-    default: throw Error(KS_ERROR_ARGUMENT, "not a state of the slow stage");
+    case KS_STATE_CONV:
+        return copy(w.conv_state, slot * w.conv_state->ne[0], dims_.mamba.conv_state());
+    case KS_STATE_SSM:
+        return copy(w.ssm_state, slot * w.ssm_state->ne[0], dims_.mamba.ssm_state());
+    case KS_STATE_KEY:
+        return copy(w.keys, kv * dims_.attention.capacity * slot, kv * positions);
+    case KS_STATE_VALUE:
+        return copy(w.values, kv * dims_.attention.capacity * slot, kv * positions);
+    default:
+        throw Error(KS_ERROR_ARGUMENT, "not a state of the slow stage");
     }
 }
 

@@ -11,8 +11,8 @@ namespace ks {
 
 // One column a sequence for a batch of slots, or several columns of one slot (prefill).
 struct SlowInput {
-    std::vector<int> slots;      // [n_sequences], all different
-    std::vector<int> positions;  // [n_sequences]: position of each sequence's first column
+    std::vector<int> slots;     // [n_sequences], all different
+    std::vector<int> positions; // [n_sequences]: position of each sequence's first column
     int tokens_each = 1;
     std::vector<float> embedded; // [n_sequences * tokens_each][dim]
 };

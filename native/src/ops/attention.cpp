@@ -9,7 +9,8 @@ std::vector<float> rope_table(int head_dim, int capacity, float base, bool bf16)
     const int half = head_dim / 2;
     std::vector<float> table(size_t(head_dim) * capacity);
     for (int i = 0; i < half; i++) {
-        // float32 throughout, as torch computes it: a double table differs by more than the parity tolerance at base 1e11
+        // float32 throughout, as torch computes it: a double table differs by more than the parity tolerance at base
+        // 1e11
         const float frequency = 1.0f / std::pow(base, float(2 * i) / float(head_dim));
         for (int p = 0; p < capacity; p++) {
             const float angle = float(p) * frequency;
@@ -32,7 +33,9 @@ struct AttentionOp {
     int tokens_each;
 };
 
-const float *f32(const ggml_tensor *t) { return static_cast<const float *>(t->data); }
+const float *f32(const ggml_tensor *t) {
+    return static_cast<const float *>(t->data);
+}
 
 void rotate(float *out, const float *in, const float *row, int head_dim, Rotation rotation) {
     const int half = head_dim / 2;
@@ -64,8 +67,8 @@ void attend_one(float *out, const float *q, const float *keys, const float *valu
     }
 }
 
-// src: q, k, v, keys, values, table, slot, position. A thread owns (sequence, K/V head) pairs: it alone writes and reads
-// their part of the cache.
+// src: q, k, v, keys, values, table, slot, position. A thread owns (sequence, K/V head) pairs: it alone writes and
+// reads their part of the cache.
 void run_attention(ggml_tensor *dst, int ith, int nth, void *user) {
     const AttentionOp &op = *static_cast<const AttentionOp *>(user);
     const AttentionDims &m = op.dims;
@@ -84,7 +87,8 @@ void run_attention(ggml_tensor *dst, int ith, int nth, void *user) {
             const int64_t column = int64_t(s) * op.tokens_each + t;
             const int p = positions[s] + t;
             const float *row = f32(dst->src[5]) + int64_t(p) * m.head_dim;
-            rotate(keys + p * stride, f32(dst->src[1]) + column * stride + kv * m.head_dim, row, m.head_dim, m.rotation);
+            rotate(keys + p * stride, f32(dst->src[1]) + column * stride + kv * m.head_dim, row, m.head_dim,
+                   m.rotation);
             const float *v = f32(dst->src[2]) + column * stride + kv * m.head_dim;
             std::copy(v, v + m.head_dim, values + p * stride);
             for (int h = kv * group; h < (kv + 1) * group; h++) {
@@ -112,8 +116,9 @@ ggml_tensor *plain_rotate(ggml_context *ctx, ggml_tensor *x, ggml_tensor *rows, 
         return ggml_cont(ctx, ggml_view_3d(ctx, x3, half, heads, columns, x3->nb[1], x3->nb[2], which * half * f));
     };
     auto table = [&](int which) {
-        return ggml_reshape_3d(
-            ctx, ggml_cont(ctx, ggml_view_2d(ctx, rows, half, columns, rows->nb[1], which * half * f)), half, 1, columns);
+        return ggml_reshape_3d(ctx,
+                               ggml_cont(ctx, ggml_view_2d(ctx, rows, half, columns, rows->nb[1], which * half * f)),
+                               half, 1, columns);
     };
     ggml_tensor *a = part(0), *b = part(1), *c = table(0), *s = table(1);
     ggml_tensor *first = ggml_sub(ctx, ggml_mul(ctx, a, c), ggml_mul(ctx, b, s));
@@ -141,12 +146,13 @@ ggml_tensor *plain_attend(Graph &graph, const AttentionDims &m, ggml_tensor *q, 
     for (int s = 0; s < columns.n_sequences; s++) {
         const size_t home = size_t(columns.slots[s]) * m.capacity * m.kv_size() * f;
         auto prefix = [&](ggml_tensor *cache) { // [head_dim, bucket, kv_heads]
-            return ggml_view_3d(ctx, cache, m.head_dim, columns.bucket, m.kv_heads, m.kv_size() * f, m.head_dim * f, home);
+            return ggml_view_3d(ctx, cache, m.head_dim, columns.bucket, m.kv_heads, m.kv_size() * f, m.head_dim * f,
+                                home);
         };
-        ggml_tensor *q3 = ggml_view_3d(ctx, q, m.head_dim, m.heads, tokens, m.head_dim * f, q->nb[1],
-                                       size_t(s) * tokens * q->nb[1]);
-        q3 = ggml_cont(ctx, ggml_permute(ctx, q3, 0, 2, 1, 3));                          // [head_dim, tokens, heads]
-        ggml_tensor *scores = ggml_mul_mat(ctx, ggml_cont(ctx, prefix(k_all)), q3);     // [bucket, tokens, heads]
+        ggml_tensor *q3 =
+            ggml_view_3d(ctx, q, m.head_dim, m.heads, tokens, m.head_dim * f, q->nb[1], size_t(s) * tokens * q->nb[1]);
+        q3 = ggml_cont(ctx, ggml_permute(ctx, q3, 0, 2, 1, 3));                     // [head_dim, tokens, heads]
+        ggml_tensor *scores = ggml_mul_mat(ctx, ggml_cont(ctx, prefix(k_all)), q3); // [bucket, tokens, heads]
         ggml_tensor *mask = ggml_view_2d(ctx, columns.mask, columns.bucket, tokens, columns.mask->nb[1],
                                          size_t(s) * columns.mask->nb[2]);
         scores = ggml_soft_max_ext(ctx, scores, mask, 1.0f / std::sqrt(float(m.head_dim)), 0.0f);

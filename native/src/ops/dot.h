@@ -10,9 +10,15 @@ using Vec = simd::Vector;
 constexpr int LANES = simd::lanes;
 static_assert(32 % LANES == 0, "a q8_0 block must hold whole vectors");
 
-inline Vec load_f32(const float *p) { return simd::load(p); }
-inline void store_f32(float *p, Vec v) { simd::store(p, v); }
-inline Vec splat(float x) { return x - Vec{}; }
+inline Vec load_f32(const float *p) {
+    return simd::load(p);
+}
+inline void store_f32(float *p, Vec v) {
+    simd::store(p, v);
+}
+inline Vec splat(float x) {
+    return x - Vec{};
+}
 
 // Halves are added onto each other: one fixed tree, so the result does not depend on the caller.
 inline float sum_lanes(Vec v) {

@@ -74,10 +74,14 @@ typedef void (*Tile)(const char *, size_t, const float *, int64_t, float *, int6
 
 template <int ROWS, int COLS> Tile tile_for(ggml_type type) {
     switch (type) {
-    case GGML_TYPE_F16: return tile<RowF16, ROWS, COLS>;
-    case GGML_TYPE_BF16: return tile<RowBF16, ROWS, COLS>;
-    case GGML_TYPE_Q8_0: return tile_q8<ROWS, COLS>;
-    default: return tile<RowF32, ROWS, COLS>;
+    case GGML_TYPE_F16:
+        return tile<RowF16, ROWS, COLS>;
+    case GGML_TYPE_BF16:
+        return tile<RowBF16, ROWS, COLS>;
+    case GGML_TYPE_Q8_0:
+        return tile_q8<ROWS, COLS>;
+    default:
+        return tile<RowF32, ROWS, COLS>;
     }
 }
 
@@ -109,10 +113,17 @@ void run_linear(ggml_tensor *dst, int ith, int nth, void *) {
     in += done * w->ne[0];
     out += done * n_out;
     switch (columns - done) {
-    case 1: rows_for<1>(w, in, out, 1, first, last); break;
-    case 2: rows_for<2>(w, in, out, 2, first, last); break;
-    case 3: rows_for<3>(w, in, out, 3, first, last); break;
-    default: break;
+    case 1:
+        rows_for<1>(w, in, out, 1, first, last);
+        break;
+    case 2:
+        rows_for<2>(w, in, out, 2, first, last);
+        break;
+    case 3:
+        rows_for<3>(w, in, out, 3, first, last);
+        break;
+    default:
+        break;
     }
 }
 

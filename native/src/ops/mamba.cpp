@@ -13,10 +13,16 @@ struct MambaOp {
     int tokens_each;
 };
 
-float silu(float x) { return x / (1.0f + std::exp(-x)); }
-float softplus(float x) { return x > 20.0f ? x : std::log1p(std::exp(x)); }
+float silu(float x) {
+    return x / (1.0f + std::exp(-x));
+}
+float softplus(float x) {
+    return x > 20.0f ? x : std::log1p(std::exp(x));
+}
 
-const float *f32(const ggml_tensor *t) { return static_cast<const float *>(t->data); }
+const float *f32(const ggml_tensor *t) {
+    return static_cast<const float *>(t->data);
+}
 
 // src: projected, conv_state, slot, conv_weight, conv_bias -> SiLU(conv(x | B | C)), [channels, columns].
 // A thread owns a range of channels and with it their part of every state, so reads and writes never race.
@@ -96,7 +102,9 @@ void run_scan(ggml_tensor *dst, int ith, int nth, void *user) {
     }
 }
 
-ggml_tensor *scaled(ggml_context *ctx, ggml_tensor *t, float by) { return by == 1.0f ? t : ggml_scale(ctx, t, by); }
+ggml_tensor *scaled(ggml_context *ctx, ggml_tensor *t, float by) {
+    return by == 1.0f ? t : ggml_scale(ctx, t, by);
+}
 
 // One sequence with stock operations; everything is a view of this sequence's columns and of its slot's state.
 ggml_tensor *plain_sequence(Graph &graph, const MambaDims &m, const MambaWeights &w, ggml_tensor *projected,
@@ -112,14 +120,14 @@ ggml_tensor *plain_sequence(Graph &graph, const MambaDims &m, const MambaWeights
     };
     const int bc = m.groups * m.state;
     ggml_tensor *z = segment(0, m.inner, w.multiplier[0]);
-    ggml_tensor *xbc = ggml_concat(ctx,
-                                   ggml_concat(ctx, segment(m.inner, m.inner, w.multiplier[1]),
-                                               segment(2 * m.inner, bc, w.multiplier[2]), 0),
-                                   segment(2 * m.inner + bc, bc, w.multiplier[3]), 0); // [channels, tokens]
+    ggml_tensor *xbc = ggml_concat(
+        ctx, ggml_concat(ctx, segment(m.inner, m.inner, w.multiplier[1]), segment(2 * m.inner, bc, w.multiplier[2]), 0),
+        segment(2 * m.inner + bc, bc, w.multiplier[3]), 0); // [channels, tokens]
     ggml_tensor *dt = segment(m.inner + channels, m.heads, w.multiplier[4]);
 
     ggml_tensor *home = ggml_view_2d(ctx, conv_state, past, channels, past * f, size_t(slot) * conv_state->nb[1]);
-    ggml_tensor *window = ggml_concat(ctx, home, ggml_cont(ctx, ggml_transpose(ctx, xbc)), 0); // [past + tokens, channels]
+    ggml_tensor *window =
+        ggml_concat(ctx, home, ggml_cont(ctx, ggml_transpose(ctx, xbc)), 0); // [past + tokens, channels]
     graph.add(ggml_cpy(ctx, ggml_view_2d(ctx, window, past, channels, window->nb[1], size_t(tokens) * f), home));
     ggml_tensor *window3 = ggml_reshape_3d(ctx, window, past + tokens, channels, 1);
     ggml_tensor *conv = ggml_silu(ctx, ggml_add(ctx, ggml_ssm_conv(ctx, window3, w.conv_weight), w.conv_bias));
@@ -129,9 +137,9 @@ ggml_tensor *plain_sequence(Graph &graph, const MambaDims &m, const MambaWeights
     };
     ggml_tensor *x = part(0, m.head_dim, m.heads), *b = part(m.inner, m.state, m.groups),
                 *c = part(m.inner + bc, m.state, m.groups);
-    ggml_tensor *state = ggml_view_4d(ctx, ssm_state, m.state, m.head_dim, m.heads, 1, m.state * f,
-                                      size_t(m.state) * m.head_dim * f, m.ssm_state() * f,
-                                      size_t(slot) * ssm_state->nb[1]);
+    ggml_tensor *state =
+        ggml_view_4d(ctx, ssm_state, m.state, m.head_dim, m.heads, 1, m.state * f, size_t(m.state) * m.head_dim * f,
+                     m.ssm_state() * f, size_t(slot) * ssm_state->nb[1]);
     dt = ggml_reshape_3d(ctx, ggml_add(ctx, dt, w.dt_bias), m.heads, tokens, 1);
     ggml_tensor *scan = ggml_ssm_scan(ctx, state, x, dt, w.a, b, c, zero, 1); // y, then the final state
     const int64_t n_y = int64_t(m.inner) * tokens;
@@ -164,8 +172,7 @@ ggml_tensor *mamba_mix(Graph &graph, const MambaDims &dims, const MambaWeights &
     ggml_tensor *conv_args[] = {projected, conv_state, columns.slot, weights.conv_weight, weights.conv_bias};
     ggml_tensor *conv = ggml_custom_4d(ctx, GGML_TYPE_F32, dims.channels(), columns.count(), 1, 1, conv_args, 5,
                                        run_conv, GGML_N_TASKS_MAX, user);
-    ggml_tensor *scan_args[] = {projected,      conv,      ssm_state, columns.slot,
-                                weights.dt_bias, weights.a, weights.d};
+    ggml_tensor *scan_args[] = {projected, conv, ssm_state, columns.slot, weights.dt_bias, weights.a, weights.d};
     return ggml_custom_4d(ctx, GGML_TYPE_F32, dims.inner, columns.count(), 1, 1, scan_args, 7, run_scan,
                           GGML_N_TASKS_MAX, user);
 }

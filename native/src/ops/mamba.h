@@ -8,13 +8,13 @@ namespace ks {
 
 struct MambaDims {
     int inner, heads, head_dim, state, groups, conv;
-    int channels() const { return inner + 2 * groups * state; }            // of the convolution: x | B | C
-    int projected() const { return inner + channels() + heads; }           // rows of in_proj: z | x | B | C | dt
+    int channels() const { return inner + 2 * groups * state; }             // of the convolution: x | B | C
+    int projected() const { return inner + channels() + heads; }            // rows of in_proj: z | x | B | C | dt
     int64_t conv_state() const { return int64_t(channels()) * (conv - 1); } // [channels][conv - 1], oldest first
     int64_t ssm_state() const { return int64_t(heads) * head_dim * state; } // [heads][head_dim][state]
 };
 
-struct MambaWeights { // f32, ggml order
+struct MambaWeights {         // f32, ggml order
     ggml_tensor *conv_weight; // [conv, channels], last tap = newest
     ggml_tensor *conv_bias;   // [channels]
     ggml_tensor *dt_bias;     // [heads]

@@ -23,9 +23,8 @@ std::vector<Candidate> candidates(const float *scores, int n, float temperature,
     const int limit = top_k > 0 ? std::min(top_k, n) : n;
     std::vector<int> order(static_cast<size_t>(n));
     std::iota(order.begin(), order.end(), 0);
-    std::partial_sort(order.begin(), order.begin() + limit, order.end(), [&](int a, int b) {
-        return scores[a] != scores[b] ? scores[a] > scores[b] : a < b;
-    });
+    std::partial_sort(order.begin(), order.begin() + limit, order.end(),
+                      [&](int a, int b) { return scores[a] != scores[b] ? scores[a] > scores[b] : a < b; });
     std::vector<Candidate> kept;
     const double divisor = std::max(double(temperature), 1e-5);
     double cumulative = 0;
@@ -52,7 +51,9 @@ int pick(const std::vector<Candidate> &candidates, double u) {
     return candidates.back().token; // only through rounding of the sum
 }
 
-bool RecentTokens::contains(int token) const { return std::find(tokens_.begin(), tokens_.end(), token) != tokens_.end(); }
+bool RecentTokens::contains(int token) const {
+    return std::find(tokens_.begin(), tokens_.end(), token) != tokens_.end();
+}
 
 void RecentTokens::push(int token) {
     if (size_ <= 0) return;
@@ -63,8 +64,8 @@ void RecentTokens::push(int token) {
 int draw_semantic(const float *scores, int n, int eos, const ks_sampling &sampling, const RecentTokens &recent,
                   uint64_t seed, uint64_t draw) {
     if (sampling.temperature <= 0) return greedy(scores, n);
-    const int normal = pick(candidates(scores, n, sampling.temperature, sampling.top_p, sampling.top_k),
-                            uniform(seed, draw, 0));
+    const int normal =
+        pick(candidates(scores, n, sampling.temperature, sampling.top_p, sampling.top_k), uniform(seed, draw, 0));
     if (normal >= eos || !recent.contains(normal)) return normal;
     return pick(candidates(scores, n, sampling.ras_temperature, sampling.ras_top_p, sampling.top_k),
                 uniform(seed, draw, 1));

@@ -11,7 +11,9 @@ namespace {
 // A narrow layer is done before a second thread has joined in, and threads that wait for each other at every node stall
 // when a core is taken away: measured here, 2 threads against 1 at width 192: 0.5 to 2 times as fast alone, up to 100
 // times slower on a busy machine.
-int ar_threads(const SlowDims &dims) { return dims.dim < 384 ? 1 : 512; }
+int ar_threads(const SlowDims &dims) {
+    return dims.dim < 384 ? 1 : 512;
+}
 
 ks_sampling read_sampling(const ModelFile &file) {
     ks_sampling s = {};
@@ -29,7 +31,8 @@ ks_sampling read_sampling(const ModelFile &file) {
 
 Model::Model(const std::string &path, const ks_load_params &params)
     : params_(params), file_(path), lm_(read_lm_dims(file_)), slow_dims_(read_slow_dims(file_, params.max_positions)),
-      fast_dims_(read_fast_dims(file_, lm_)), backend_(params.n_threads, ks_backend(params.backend), ar_threads(slow_dims_)),
+      fast_dims_(read_fast_dims(file_, lm_)),
+      backend_(params.n_threads, ks_backend(params.backend), ar_threads(slow_dims_)),
       slow_(file_, lm_, slow_dims_, backend_, params.n_slots, params.plain_ops, params.record != 0),
       fast_(file_, lm_, fast_dims_, backend_, params.n_slots, params.plain_ops),
       codec_(file_, backend_, params.n_slots, params.plain_ops), sampling_(read_sampling(file_)),
@@ -77,8 +80,9 @@ int Model::take_slot() {
 void Model::check_ids(const int32_t *ids, int n, const char *what) const {
     for (int i = 0; i < n; i++)
         if (ids[i] < 0 || ids[i] >= lm_.vocab)
-            throw Error(KS_ERROR_ARGUMENT, std::string(what) + " " + std::to_string(i) + " is " + std::to_string(ids[i]) +
-                                               "; valid: 0 to " + std::to_string(lm_.vocab - 1));
+            throw Error(KS_ERROR_ARGUMENT, std::string(what) + " " + std::to_string(i) + " is " +
+                                               std::to_string(ids[i]) + "; valid: 0 to " +
+                                               std::to_string(lm_.vocab - 1));
 }
 
 void Model::check(const ks_session_params &p) const {
@@ -86,7 +90,8 @@ void Model::check(const ks_session_params &p) const {
     const int capacity = slow_dims_.attention.capacity;
     if (!p.prompt || p.n_columns <= 0) refuse("the prompt is empty");
     if (p.n_columns >= capacity)
-        refuse("the prompt has " + std::to_string(p.n_columns) + " columns; valid: 1 to " + std::to_string(capacity - 1));
+        refuse("the prompt has " + std::to_string(p.n_columns) + " columns; valid: 1 to " +
+               std::to_string(capacity - 1));
     check_ids(p.prompt, p.n_columns, "prompt id");
     for (int j = 0; j < lm_.n_codebooks(); j++)
         for (int t = 0; t < p.n_columns; t++) {
@@ -149,17 +154,23 @@ void Model::end_text(Session &session) {
 std::vector<float> Model::state(const Session &session, ks_state which, int layer) const {
     auto slice = [&](const std::vector<float> &all, int n_layers) {
         const size_t n = all.size() / size_t(n_layers);
-        return std::vector<float>(all.begin() + ptrdiff_t(n * size_t(layer)), all.begin() + ptrdiff_t(n * size_t(layer + 1)));
+        return std::vector<float>(all.begin() + ptrdiff_t(n * size_t(layer)),
+                                  all.begin() + ptrdiff_t(n * size_t(layer + 1)));
     };
     if (layer < 0 || layer >= slow_dims_.layers)
         throw Error(KS_ERROR_ARGUMENT, "layer " + std::to_string(layer) + " does not exist; valid: 0 to " +
                                            std::to_string(slow_dims_.layers - 1));
     switch (which) {
-    case KS_STATE_HIDDEN: return session.hidden;
-    case KS_STATE_LOGITS: return session.logits;
-    case KS_STATE_FAST_LOGITS: return session.fast_logits;
-    case KS_STATE_LAYER: return slice(session.layers, slow_dims_.layers);
-    default: return slow_.state(which, layer, session.slot, session.position);
+    case KS_STATE_HIDDEN:
+        return session.hidden;
+    case KS_STATE_LOGITS:
+        return session.logits;
+    case KS_STATE_FAST_LOGITS:
+        return session.fast_logits;
+    case KS_STATE_LAYER:
+        return slice(session.layers, slow_dims_.layers);
+    default:
+        return slow_.state(which, layer, session.slot, session.position);
     }
 }
 

@@ -30,8 +30,8 @@ struct Session {
     // Interleaved text
     std::deque<std::vector<int32_t>> segments; // not fed yet
     bool text_ended = false;
-    bool wants_segment = false; // NEXT was drawn and no segment was there
-    int segment_frames = 0;     // frames since the last NEXT
+    bool wants_segment = false;      // NEXT was drawn and no segment was there
+    int segment_frames = 0;          // frames since the last NEXT
     std::vector<int> segment_starts; // frame at which each segment was taken
 
     // Output

@@ -11,7 +11,8 @@ namespace {
 
 uint64_t now_ns() {
     return uint64_t(
-        std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count());
+        std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+            .count());
 }
 
 float level(const float *pcm, int n) { // root mean square
@@ -41,8 +42,8 @@ void Model::step(const std::vector<Session *> &sessions) {
 }
 
 void Model::advance(const std::vector<Session *> &all) {
-    std::vector<Session *> reading;   // one column pending: they share a batched step
-    std::vector<Session *> speaking;  // have fresh logits, a frame follows
+    std::vector<Session *> reading;  // one column pending: they share a batched step
+    std::vector<Session *> speaking; // have fresh logits, a frame follows
     for (Session *s : all) {
         if (!s->running()) continue;
         if (s->cancelled) {
@@ -54,11 +55,16 @@ void Model::advance(const std::vector<Session *> &all) {
             if (!s->segments.empty()) s->queue_segment();
             s->wants_segment = false;
         }
-        if (s->position + s->pending_columns() > slow_dims_.attention.capacity) s->finish = KS_FINISH_CONTEXT;
-        else if (s->frames() > 0 && s->pending_columns() == 1) reading.push_back(s);
-        else if (s->pending_columns() > 0) prefill(*s);
-        if (s->running()) speaking.push_back(s);
-        else decode_ready(*s);
+        if (s->position + s->pending_columns() > slow_dims_.attention.capacity)
+            s->finish = KS_FINISH_CONTEXT;
+        else if (s->frames() > 0 && s->pending_columns() == 1)
+            reading.push_back(s);
+        else if (s->pending_columns() > 0)
+            prefill(*s);
+        if (s->running())
+            speaking.push_back(s);
+        else
+            decode_ready(*s);
     }
     if (!reading.empty()) slow_step(reading);
 
@@ -145,7 +151,8 @@ int Model::draw(Session &s) {
 
 int Model::next_semantic(Session &s) {
     for (;;) {
-        const bool overdue = lm_.has_next && s.limits.max_segment_frames > 0 && s.segment_frames >= s.limits.max_segment_frames;
+        const bool overdue =
+            lm_.has_next && s.limits.max_segment_frames > 0 && s.segment_frames >= s.limits.max_segment_frames;
         const bool text_left = !s.segments.empty() || !s.text_ended;
         const int token = overdue ? (text_left ? lm_.next_class() : lm_.eos_class()) : draw(s);
         if (token == lm_.eos_class()) {
@@ -205,8 +212,10 @@ void Model::fast_frames(const std::vector<Session *> &sessions, const std::vecto
         s.pending.push_back(lm_.semantic_begin + frame[0]); // the column the next step reads
         s.pending.insert(s.pending.end(), frame, frame + n_codebooks);
         charge(s, KS_PHASE_FAST_GRAPH, share, uint64_t(std::max(1, n_codebooks - 1)));
-        if (s.repetition.trips(frame[0])) s.finish = KS_FINISH_REPETITION;
-        else if (s.frames() >= s.limits.max_frames) s.finish = KS_FINISH_LENGTH;
+        if (s.repetition.trips(frame[0]))
+            s.finish = KS_FINISH_REPETITION;
+        else if (s.frames() >= s.limits.max_frames)
+            s.finish = KS_FINISH_LENGTH;
     }
 }
 
@@ -230,7 +239,8 @@ void Model::decode_ready(Session &s) {
         s.decoded_frames += n;
         s.chunk_frames = std::min(s.max_chunk_frames, s.chunk_frames * 2);
         for (int t = 0; t < n; t++)
-            if (s.silence.trips(level(&s.pcm[before + size_t(t) * codec_.frame_size()], codec_.frame_size())) && s.running())
+            if (s.silence.trips(level(&s.pcm[before + size_t(t) * codec_.frame_size()], codec_.frame_size())) &&
+                s.running())
                 s.finish = KS_FINISH_SILENCE;
     }
 }
