@@ -114,8 +114,9 @@ WRITTEN = st.one_of(
     st.text(max_size=60),
     st.lists(
         st.sampled_from(
-            ["the", "Kestrel's", "I", "A", "NASA", "well-known", "3rd", "$4.50", "1,000", "10:30", "U.S.", "Dr.", "no. 5",
-             "café", "--", "...", "?!", "(", "\u201c", "\u2014", "½", "😀", "\n", "\x00", "x" * 50, "'", "%", "a.b", "é"]
+            ["the", "Kestrel's", "I", "A", "NASA", "well-known", "3rd", "$4.50", "1,000", "10:30", "U.S.", "Dr.",
+             "no. 5", "café", "--", "...", "?!", "(", "\u201c", "\u2014", "½", "😀", "\n", "\x00", "x" * 50,
+             "'", "%", "a.b", "é"]
         ),
         max_size=12,
     ).map(" ".join),
@@ -183,7 +184,8 @@ def test_emoji_and_controls_inside_speech_are_silent(voice: PhonemeWords) -> Non
 
 NUMBERS = [
     ("0", "zero"), ("1984", "nineteen eighty-four"), ("2005", "two thousand and five"), ("1,000", "one thousand"),
-    ("007", "zero zero seven"), ("3.14", "three point one four"), ("22nd", "twenty-second"), ("1990s", "nineteen nineties"),
+    ("007", "zero zero seven"), ("3.14", "three point one four"),
+    ("22nd", "twenty-second"), ("1990s", "nineteen nineties"),
     ("$1", "one dollar"), ("£3.01", "three pounds and one pence"), ("$3.2 billion", "three point two billion dollars"),
     ("12:00", "twelve"), ("9" * 400, "nine " * 399 + "nine"),
 ]  # fmt: skip

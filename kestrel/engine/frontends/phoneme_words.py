@@ -21,8 +21,8 @@ from kestrel.engine.frontends.lexicon import BEFORE_PAUSE, BEFORE_VOWEL, PLAIN, 
 from kestrel.engine.frontends.numbers import MONEY, NUMBER, TIME, number_words
 from kestrel.engine.frontends.prompt import Prompt, Word, text_columns
 
-# Frames a phoneme takes in the training lines: 66.2 frames a line of 117 symbols; stress marks count as symbols.
-FRAMES_PER_PHONEME = 0.66
+# Frames a symbol takes in the training lines: 66.2 frames a line of 31.9 symbols, stress marks counted, blanks not.
+FRAMES_PER_SYMBOL = 2.1
 
 _SPOKEN_MARKS = {"&": "and", "@": "at", "%": "percent", "+": "plus", "=": "equals", "#": "hash", "°": "degrees"}
 _ABBREVIATIONS = {
@@ -61,7 +61,7 @@ class _Unit:
 class PhonemeWords:
     """See the module. Built from the keys `kestrel.phonemes` and `kestrel.lexicon`."""
 
-    frames_per_symbol = FRAMES_PER_PHONEME
+    frames_per_symbol = FRAMES_PER_SYMBOL
 
     def __init__(self, phonemes: str, lexicon: bytes, codebooks: int) -> None:
         try:

@@ -49,7 +49,7 @@ class FrontEnd(Protocol):
 
     @property
     def frames_per_symbol(self) -> float:
-        """Seconds of audio one symbol takes in ordinary speech, times frames a second; see budget.py."""
+        """Frames of audio one symbol takes in ordinary speech."""
 
     def encode(self, text: str) -> Prompt:
         """Raises TextError if `text` holds nothing to speak or characters the model cannot speak."""
