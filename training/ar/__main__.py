@@ -10,6 +10,7 @@ import torch
 from training.ar import checkpoint
 from training.ar.batch import load_utterances
 from training.ar.config import load_config
+from training.ar.memory import keep_freed_memory
 from training.ar.schedule import Decay
 from training.ar.train import Trainer, run
 
@@ -18,6 +19,7 @@ DEFAULT_CONFIG = Path(__file__).with_name("ar_v1.toml")
 
 def _trainer(arguments: argparse.Namespace) -> Trainer:
     config = load_config(arguments.config)
+    keep_freed_memory()
     torch.set_num_threads(config.run.threads)
     held_out, training = load_utterances(arguments.codes, config.data.lead_seconds)
     trainer = Trainer(config, held_out, training)
