@@ -190,7 +190,8 @@ def test_norms(channels: int) -> None:
 
 def rotated(x: torch.Tensor, table: torch.Tensor) -> torch.Tensor:
     """x [T, heads, head_dim], table [T, head_dim] of cos, sin a pair."""
-    pairs, turn = torch.view_as_complex(x.unflatten(-1, (-1, 2))), torch.view_as_complex(table.unflatten(-1, (-1, 2)))
+    pairs = torch.view_as_complex(x.reshape(*x.shape[:-1], -1, 2))
+    turn = torch.view_as_complex(table.reshape(len(table), -1, 2))
     return torch.view_as_real(pairs * turn[:, None]).flatten(-2)
 
 
@@ -204,10 +205,10 @@ def test_window_attention(heads: int, kv_heads: int, head_dim: int, window: int,
     angles = np.arange(100, 100 + frames)[:, None] * 10000.0 ** (-np.arange(0, head_dim, 2) / head_dim)
     table = np.stack([np.cos(angles), np.sin(angles)], -1).reshape(frames, head_dim).astype(np.float32)
 
-    q, k, v = wide(qkv).split([q_width, kv_width, kv_width], 1)
-    q = rotated(q.unflatten(1, (heads, head_dim)), wide(table)).transpose(0, 1)
-    keys = rotated(k.unflatten(1, (kv_heads, head_dim)), wide(table))
-    k, v = (t.transpose(0, 1).repeat_interleave(heads // kv_heads, 0) for t in (keys, v.unflatten(1, (kv_heads, -1))))
+    q, k, v = torch.split(wide(qkv), [q_width, kv_width, kv_width], 1)
+    q = rotated(q.reshape(frames, heads, head_dim), wide(table)).transpose(0, 1)
+    keys = rotated(k.reshape(frames, kv_heads, head_dim), wide(table))
+    k, v = (t.transpose(0, 1).repeat_interleave(heads // kv_heads, 0) for t in (keys, v.reshape(keys.shape)))
     seen = torch.ones(frames, frames, dtype=torch.bool).tril().triu(1 - window)
     expected = F.scaled_dot_product_attention(q, k, v, attn_mask=seen).transpose(0, 1).flatten(1)
 

@@ -259,7 +259,7 @@ void PackedConv::run_narrow(float *y, const float *packed_x, int64_t stride, int
     for (int64_t o = 0; o < shape_.out; o++)
         for (int64_t t = 0; t < frames; t += narrow_vectors * lanes) {
             Vector acc[narrow_vectors];
-            for (auto &a : acc) a = Vector{} + bias_[size_t(o)];
+            for (int v = 0; v < narrow_vectors; v++) acc[v] = Vector{} + bias_[size_t(o)];
             const float *w = full_.data() + o * kernel * in;
             for (int64_t k = 0; k < kernel; k++) {
                 const float *x = packed_x + t + k * shape_.dilation;
