@@ -1,7 +1,8 @@
 """How close two float32 implementations must be, and the comparison.
 
-The limits are those of the model's description for values around 1: one layer 5e-6, the stack's hidden state 1e-4,
-logits 1e-3, samples 1e-4. Larger values have larger roundings, so each limit grows with the largest value compared.
+The limits are those of the model's description for values around 1 (one layer 5e-6, the stack's hidden state 1e-4,
+samples 1e-4), but for logits, whose 1e-3 would hide small mistakes. Larger values have larger roundings, so each limit
+grows with the largest value compared. Errors seen on x86-64: layers 4e-6, hidden and logits 6e-6, samples 8e-6.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-LAYER, STATE, HIDDEN, LOGITS, SAMPLES = 5e-6, 5e-6, 1e-4, 1e-3, 1e-4
+LAYER, STATE, HIDDEN, LOGITS, SAMPLES = 5e-6, 5e-6, 1e-4, 1e-4, 1e-4
 
 
 def error(actual: torch.Tensor, expected: torch.Tensor) -> float:

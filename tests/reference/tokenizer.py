@@ -6,7 +6,10 @@ from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_token
 
 PAIRS = "Ġ t|h e|i n|Ġ a|r e|o n|Ġt he|e r|a t|Ġ s|o u|Ġ w|n d|Ġ o|e s|i s|o r|in g|Ġa nd|l l|v e|Ġ h|e n|Ġ c|o m"
 # Digits in groups of up to three, punctuation apart from letters: the LLaMA-3 rule, as the published tokenizer.
-SPLIT = r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+SPLIT = (
+    r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}"
+    r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
+)
 SPEAKERS = 2
 
 

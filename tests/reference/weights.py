@@ -96,7 +96,7 @@ def single(value: float) -> float:
     return float(np.float32(value))
 
 
-class ModelFileReader(gguf.GGUFReader):  # type: ignore[misc]
+class ModelFileReader(gguf.GGUFReader):
     """The package's reader makes one object an element of every array: half a minute for an embedded lexicon."""
 
     def _get_field_parts(self, orig_offs: int, raw_type: int) -> tuple[int, list[Any], list[int], list[Any]]:

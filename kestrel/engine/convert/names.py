@@ -14,7 +14,7 @@ Shape = tuple[int, ...]
 
 @dataclass(frozen=True)
 class Row:
-    """One tensor. `shape` is its shape in the source; `squeeze` lists the axes of length 1 that the target leaves out."""
+    """One tensor. `shape` is its shape in the source; `squeeze`: axes of length 1 that the target leaves out."""
 
     target: str
     source: str
