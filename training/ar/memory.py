@@ -21,4 +21,5 @@ def keep_freed_memory() -> bool:
     except AttributeError:
         return False  # another C library
     wanted = ((_MMAP_THRESHOLD, 32 << 20), (_TRIM_THRESHOLD, 2**31 - 1), (_TOP_PAD, 64 << 20))
-    return all([mallopt(name, value) == 1 for name, value in wanted])
+    accepted = [mallopt(name, value) == 1 for name, value in wanted]
+    return all(accepted)

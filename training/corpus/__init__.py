@@ -1,0 +1,1 @@
+"""Texts for the teacher to speak, from free sources and an own grammar of everyday sentences."""
