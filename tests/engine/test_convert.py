@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pickle
+import random
 import shutil
 import zipfile
 from collections.abc import Callable
@@ -19,6 +20,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from kestrel.engine.convert import ConvertError, Types, convert_checkpoint
+from kestrel.engine.convert.safetensors_file import SafetensorsFile
 from kestrel.engine.convert.torch_file import TorchFile
 from kestrel.engine.convert.weight_norm import FoldedFile
 from tests.reference.checkpoint import write_checkpoint
@@ -267,6 +269,32 @@ def test_malformed_pickle_is_refused(checkpoint: Path, tmp_path: Path, name: str
     with_pickle(checkpoint / "codec.pth", HOSTILE[name])
     with pytest.raises(ConvertError, match=r"codec\.pth: "):
         convert_checkpoint(checkpoint, tmp_path / "m.gguf", types=F32)
+
+
+@pytest.mark.parametrize("name", ["codec.pth", "model.safetensors"])
+def test_random_damage_is_refused_or_read(tmp_path: Path, name: str) -> None:
+    """Catches exceptions other than ConvertError, and hangs, on files with a few wrong bytes where structure lies: the
+    first kilobytes and, for the archive, its pickle and its directory at the end."""
+    dims = replace(TINY, layers=1, fast_layers=1, codec=CodecDims(post_layers=1, channels=(4, 2), strides=(4,)))
+    source = write_checkpoint(tmp_path / "c", dims, encoder=False) / name
+    good = source.read_bytes()
+    choose = random.Random(0)
+    refused = 0
+    for _ in range(300):
+        bad = bytearray(good)
+        for _ in range(choose.choice((1, 1, 3, 20))):
+            place = choose.randrange(12_000) if choose.random() < 0.6 else len(bad) - 1 - choose.randrange(12_000)
+            bad[place % len(bad)] = choose.choice((0, 1, 0x7F, 0xFF, choose.randrange(256)))
+        if choose.random() < 0.1:
+            del bad[choose.randrange(len(bad)) :]
+        source.write_bytes(bad)
+        try:
+            file: TorchFile | SafetensorsFile = TorchFile(source) if name == "codec.pth" else SafetensorsFile(source)
+            for tensor in file.names():
+                file.read(tensor)
+        except ConvertError:
+            refused += 1
+    assert refused > 30
 
 
 def test_compressed_archive_is_refused(checkpoint: Path, tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import struct
 import zipfile
 from collections.abc import Iterable
 from pathlib import Path
@@ -24,6 +25,8 @@ DTYPES = {
     "BFloat16Storage": "<u2",
 }
 PREFIX = "generator."
+# What zipfile raises on damaged archives, beyond its own BadZipFile.
+DAMAGED = (OSError, EOFError, ValueError, KeyError, RuntimeError, OverflowError, struct.error, zipfile.BadZipFile)
 
 
 class TorchFile:
@@ -42,12 +45,7 @@ class TorchFile:
             order = f"{self._root}/byteorder"
             if order in self._archive.NameToInfo and self._archive.read(order).strip() != b"little":
                 raise ConvertError(f"{path.name}: written on a big-endian machine; expected little-endian")
-        except (
-            OSError,
-            zipfile.BadZipFile,
-            NotImplementedError,
-            RuntimeError,
-        ) as error:
+        except DAMAGED as error:
             raise ConvertError(f"{path.name}: not a checkpoint written by torch.save: {error}") from error
         except ConvertError as error:
             raise ConvertError(f"{path.name}: {error}") from error
@@ -96,7 +94,7 @@ class TorchFile:
             raise ConvertError(f"tensor {name!r} of shape {list(tensor.shape)} reaches beyond its record")
         try:
             values = np.frombuffer(self._archive.read(record), dtype)
-        except (OSError, zipfile.BadZipFile) as error:
+        except DAMAGED as error:
             raise ConvertError(f"tensor {name!r}: {error}") from error
         strides = tuple(s * dtype.itemsize for s in tensor.stride)
         view = np.lib.stride_tricks.as_strided(values[tensor.offset :], tensor.shape, strides, writeable=False)
