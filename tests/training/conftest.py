@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from training.ar.config import Config, ModelConfig, OptimiserConfig, RunConfig
+from training.ar.config import Config, DataConfig, ModelConfig, OptimiserConfig, RunConfig
 from training.ar.stream import Utterance, make_utterance
 
 LINES = (
@@ -18,11 +18,11 @@ LINES = (
 
 def speak(text: str, phonemes: str, seed: int) -> Utterance:
     """An utterance with two duration units a phoneme, 13 of leading silence, and random codes."""
-    durations = np.array([13, *[2] * len(phonemes), 4], np.int16)
+    durations = np.array([13, *[2] * len(phonemes), 14], np.int16)
     frames = int(durations.sum() * 0.025 / 0.04)
     rng = np.random.default_rng(seed)
     codes = np.stack([rng.integers(0, n, frames) for n in (32, 8, 8)], 1).astype(np.int16)
-    utterance = make_utterance(text, phonemes, durations, codes, lead_seconds=0.04)
+    utterance = make_utterance(text, phonemes, durations, codes, DataConfig(anticipation=0.05))
     assert utterance is not None
     return utterance
 

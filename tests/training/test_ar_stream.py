@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from training.ar.config import DataConfig
 from training.ar.stream import Stream, Utterance, build_stream, choose_lettered, make_utterance, spell
 from training.ar.vocabulary import BOS, END, LETTER_IDS, MARKER, PHONEME_IDS
 
@@ -90,16 +91,21 @@ def test_alignment_points_into_the_spoken_word(utterances: list[Utterance], spel
             assert start <= len(before) < start + len(texts[word])
 
 
-def test_leading_silence_is_cut_in_whole_frames(utterances: list[Utterance]) -> None:
-    """Catches audio that starts with the teacher's 0.3 s of silence, and labels that do not move with the cut."""
+def test_silence_at_both_ends_is_cut_in_whole_frames(utterances: list[Utterance]) -> None:
+    """Catches audio that starts with the teacher's 0.3 s of silence or drags on, and labels that do not move along."""
     utterance, phonemes = utterances[1], "ðə kˈæt sˈæt."
-    # 13 units = 325 ms; 40 ms are to stay, so seven frames (280 ms) go and speech starts 45 ms in.
-    durations = np.array([13, *[2] * len(phonemes), 4], np.int16)
-    full = make_utterance("The cat sat.", phonemes, durations, np.zeros((26, 3), np.int16), lead_seconds=9)
+    durations = np.array([13, *[2] * len(phonemes), 14], np.int16)
+    codes = np.zeros((int(durations.sum() * 0.625), 3), np.int16)
+    whole = DataConfig(lead_frames=0, trail_seconds=9, anticipation=0.05)
+    full = make_utterance("The cat sat.", phonemes, durations, codes, whole)
     assert full is not None
-    assert list(utterance.symbol_of_frame) == list(full.symbol_of_frame[7:])
-    assert list(full.symbol_of_frame[:9]) == [0] * 9
-    assert full.symbol_of_frame[9] == 1
+    assert len(full.codes) == len(codes)
+    # The pad lasts 325 ms, and sounds are heard 50 ms early: the first symbol is over at 325 ms, middle of frame 8.
+    assert list(full.symbol_of_frame[:9]) == [0] * 8 + [1]
+    kept = len(utterance.symbol_of_frame)
+    assert list(utterance.symbol_of_frame) == list(full.symbol_of_frame[7 : 7 + kept])
+    # The last sound, "t", starts at 325 + 11 * 50 = 875 ms; 180 ms later is inside frame 26.
+    assert 7 + kept == 27
 
 
 def test_initialisms_and_digits_are_never_spelled(utterances: list[Utterance]) -> None:

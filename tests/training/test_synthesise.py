@@ -10,7 +10,7 @@ import pytest
 
 from training.synthesise.noise import FFT, HOP, PERIOD, FrameNoise
 from training.synthesise.store import Store
-from training.synthesise.teacher import LEAD_UNITS, Spoken, finish, lead_cut
+from training.synthesise.teacher import LEAD_UNITS, TRAIL_UNITS, Spoken, finish, lead_cut, shorten, trail_cut
 
 
 def overlap_add(spectrum: np.ndarray, hops: int) -> np.ndarray:
@@ -38,18 +38,20 @@ def test_every_frame_after_the_cut_has_the_same_noise(start: int) -> None:
     assert frames.std() > 0
 
 
-def test_lead_is_cut_without_a_click() -> None:
-    """Catches 0.3 s of silence before every sentence, and a jump at the first sample."""
-    durations = np.array([13, 2, 2, 6], np.int16)
+def test_ends_are_cut_without_a_click() -> None:
+    """Catches 0.3 s of silence around every sentence, durations that no longer add up, and jumps at the ends."""
+    durations = np.array([13, 2, 2, 13, 6, 1], np.int16)  # pad, a, b, ".", "!", pad
     assert lead_cut(durations) == 13 - LEAD_UNITS
-    assert lead_cut(np.array([0, 2], np.int16)) == 0
-    pcm = finish(np.full(2000, 0.5, np.float32), 400)
-    assert len(pcm) == 1600
-    assert pcm[0] == 0
+    assert trail_cut("ab.!", durations) == 20 - TRAIL_UNITS
+    assert list(shorten("ab.!", durations)) == [LEAD_UNITS, 2, 2, TRAIL_UNITS, 0, 0]
+    assert list(shorten("ab", np.array([0, 2, 2, 3], np.int16))) == [0, 2, 2, 3]
+    pcm = finish(np.full(2000, 0.5, np.float32), 400, 200)
+    assert len(pcm) == 1400
+    assert pcm[0] == pcm[-1] == 0
     assert np.abs(np.diff(pcm.astype(int))).max() < 300
-    assert pcm[-1] == 16383
+    assert pcm[700] == 16383
     with pytest.raises(ValueError, match="not numbers"):
-        finish(np.array([0, np.nan], np.float32), 0)
+        finish(np.array([0, np.nan], np.float32), 0, 0)
 
 
 def test_interrupted_store_continues_with_whole_utterances(tmp_path: Path) -> None:

@@ -21,7 +21,7 @@ def _trainer(arguments: argparse.Namespace) -> Trainer:
     config = load_config(arguments.config)
     keep_freed_memory()
     torch.set_num_threads(config.run.threads)
-    held_out, training = load_utterances(arguments.codes, config.data.lead_seconds)
+    held_out, training = load_utterances(arguments.codes, config.data)
     trainer = Trainer(config, held_out, training)
     parameters = sum(p.numel() for p in trainer.model.parameters())
     print(f"{len(training)} training and {len(held_out)} held-out utterances, {parameters / 1e6:.2f} M parameters")

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from training.ar.config import DataConfig
 from training.ar.stream import Ints, Stream, Utterance, make_utterance
 
 IGNORE = -100
@@ -39,7 +40,7 @@ class _ArraysOnly(pickle.Unpickler):
         return super().find_class(module, name)
 
 
-def load_utterances(path: Path, lead_seconds: float) -> tuple[list[Utterance], list[Utterance]]:
+def load_utterances(path: Path, config: DataConfig) -> tuple[list[Utterance], list[Utterance]]:
     """Read (held-out, training) utterances from an xz-compressed code file.
 
     The file is a pickled pair of lists of (text, phonemes, durations int16, codes int16 [frames, codebooks]).
@@ -47,7 +48,7 @@ def load_utterances(path: Path, lead_seconds: float) -> tuple[list[Utterance], l
     held_out, training = _ArraysOnly(io.BytesIO(lzma.decompress(path.read_bytes()))).load()
 
     def convert(entries: list[Any]) -> list[Utterance]:
-        made = (make_utterance(text, ps, dur, codes, lead_seconds) for text, ps, dur, codes in entries)
+        made = (make_utterance(text, ps, dur, codes, config) for text, ps, dur, codes in entries)
         return [u for u in made if u is not None]
 
     # Sorted by length: a batch is drawn from a narrow window, so little of it is padding.

@@ -38,8 +38,16 @@ class ModelConfig:
 class DataConfig:
     """Where utterances come from and how they are disturbed."""
 
-    lead_seconds: float = 0.04
-    """Silence kept before the first phoneme; the rest is cut off in whole frames."""
+    lead_frames: int = 7
+    """Frames cut off at the start. The teacher is silent for its first 0.294 s or more (40 sentences measured)."""
+    trail_seconds: float = 0.18
+    """What is kept from the nominal start of the last sound on. It really ends -0.06 to 0.09 s after that."""
+    anticipation: float = 0.0
+    """Seconds by which the codes are ahead of the teacher's durations.
+
+    Its sounds are heard about 50 ms before its durations say, but the first codec's codebook 0 was supervised with the
+    durations as they are, and its codes agree with them best at 0. A codec supervised with corrected labels needs 0.05.
+    """
     lettered_modes: tuple[float, float, float, float] = (0.4, 0.3, 0.2, 0.1)
     """Chances that an utterance is spelled: not at all, in one word, each word with `lettered_word`, everywhere."""
     lettered_word: float = 0.4

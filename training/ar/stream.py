@@ -10,11 +10,13 @@ before frame t.
 from __future__ import annotations
 
 import dataclasses
+import math
 
 import numpy as np
 from numpy.typing import NDArray
 
-from training.ar.vocabulary import BOS, END, LETTER_IDS, MARKER, PHONEME_IDS
+from training.ar.config import DataConfig
+from training.ar.vocabulary import BOS, END, LETTER_IDS, MARKER, PHONEME_IDS, SILENT
 
 Ints = NDArray[np.int64]
 
@@ -93,23 +95,27 @@ def spell(word: str) -> tuple[int, ...]:
 
 
 def make_utterance(
-    text: str, phonemes: str, durations: NDArray[np.int16], codes: NDArray[np.int16], lead_seconds: float
+    text: str, phonemes: str, durations: NDArray[np.int16], codes: NDArray[np.int16], config: DataConfig
 ) -> Utterance | None:
     """Build an utterance from a corpus entry; None if nothing is spoken.
 
-    durations [len(phonemes) + 2] in units of 25 ms, with the silence before and after at both ends. Leading
-    silence beyond `lead_seconds` is cut off in whole frames, so that speech starts with the first samples.
+    durations [len(phonemes) + 2] in units of 25 ms, with the silence before and after at both ends. Silence at both
+    ends is cut off in whole frames, so that speech starts with the first samples and the end is not waited for.
     """
     words = split_words(text, phonemes)
-    if not words:
+    sounds = [i for i, symbol in enumerate(phonemes) if symbol not in SILENT]
+    if not words or not sounds:
         return None
-    cut = min(max(0, int((durations[0] * DURATION_UNIT - lead_seconds) / FRAME_SECONDS)), len(codes) - 1)
-    ends = np.cumsum(durations) * DURATION_UNIT
-    middles = (np.arange(cut, len(codes)) + 0.5) * FRAME_SECONDS
+    ends = np.cumsum(durations) * DURATION_UNIT  # ends[i + 1] is the nominal end of symbol i
+    first = min(config.lead_frames, int(ends[0] / FRAME_SECONDS), len(codes) - 1)
+    # The teacher's closing silence is part of its last sound's duration, so the cut counts from that sound's start.
+    stop = math.ceil((ends[sounds[-1]] + config.trail_seconds) / FRAME_SECONDS)
+    stop = max(first + 1, min(stop, len(codes)))
+    middles = (np.arange(first, stop) + 0.5) * FRAME_SECONDS + config.anticipation
     symbol = np.clip(np.searchsorted(ends, middles, side="right") - 1, 0, len(phonemes) - 1)
     firsts = np.array([w.first_symbol for w in words])
     word = np.clip(np.searchsorted(firsts, symbol, side="right") - 1, 0, len(words) - 1)
-    return Utterance(tuple(words), codes[cut:].astype(np.int64), symbol.astype(np.int64), word.astype(np.int64))
+    return Utterance(tuple(words), codes[first:stop].astype(np.int64), symbol.astype(np.int64), word.astype(np.int64))
 
 
 def choose_lettered(

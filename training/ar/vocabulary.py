@@ -23,6 +23,9 @@ TEXT_ROWS = FIRST_LETTER + len(LETTERS)
 PHONEME_IDS: dict[str, int] = {symbol: FIRST_PHONEME + 1 + i for i, symbol in enumerate(PHONEMES)}
 LETTER_IDS: dict[str, int] = {symbol: FIRST_LETTER + i for i, symbol in enumerate(LETTERS)}
 
+SILENT = frozenset(' ,.:;?!"()—“”…→↓↗↘')
+"""Phoneme symbols that are pauses or intonation, not sounds."""
+
 SHARED_PUNCTUATION: tuple[tuple[int, int], ...] = tuple(
     (LETTER_IDS[mark], PHONEME_IDS[mark]) for mark in LETTERS if mark in PHONEME_IDS and not mark.isalpha()
 )
