@@ -198,7 +198,7 @@ PackedConv::PackedConv(const ConvTaps &taps) : shape_(taps.shape) {
                 for (int64_t i = 0; i < in; i++) to[(k * in + i) * width + j] = from[i];
             }
     }
-    if (!taps.half) {
+    if (!taps.half || !simd::fast_half) {
         full_ = std::move(packed);
         return;
     }

@@ -45,7 +45,8 @@ ConvTaps taps_of_linear(const std::vector<const ggml_tensor *> &weights, const g
 // wide as whole vectors need. Up to two output channels are kept as [out][kernel][in] and vectorised over time.
 class PackedConv {
   public:
-    // f16 panels where the taps came from f16 (half the bytes to read when there are few frames), else f32.
+    // f16 panels where the taps came from f16 (half the bytes to read when there are few frames) and the target loads
+    // f16 fast, else f32.
     // Throws Error(KS_ERROR_MODEL) if a value does not fit into f16.
     explicit PackedConv(const ConvTaps &taps);
 
