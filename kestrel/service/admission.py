@@ -37,7 +37,7 @@ def expected_audio_seconds(characters: int, max_seconds: float) -> float:
 def wait_seconds(audio_seconds: Iterable[float], rtf: float, slots: int) -> float:
     """Wall seconds until the given amounts of queued audio are spoken by `slots` lanes, each at `rtf`.
 
-    `rtf` is the measured wall seconds per audio second of one request among the others, so lanes do not slow it further.
+    `rtf` is the measured wall seconds per audio second of one request among others, so lanes do not slow it further.
     """
     return sum(audio_seconds) * rtf / slots
 

@@ -21,7 +21,8 @@ Text to speech on a native engine, streamed while it is still being made.
 * **Reproducible**: the same `seed`, `text` and options give the same samples, whatever else the server does.
 * **Status first**: the status line is decided when the first audio or the failure exists. A reply that breaks off after
   its first byte ends without the final chunk, so HTTP clients report it as incomplete.
-* **Bounded**: more requests than can run and wait are answered with 429 and a `Retry-After` computed from the audio ahead.
+* **Bounded**: more requests than can run and wait are answered with 429; `Retry-After` tells when the audio ahead of
+  them will be done.
 * **Errors** all have the body `{"error": {"message", "type", "param", "code"}}`, and the message says what is valid.
 
 Every answer carries `X-Request-Id`: the client's own if it sent one of up to 64 letters, digits, `.`, `_`, `-`.

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 Pcm = NDArray[np.int16]
 
 UNKNOWN_SIZE = 0xFFFFFFFF
-"""Both size fields of a streamed WAV: the reader takes data until the stream ends (the convention of ffmpeg and sox)."""
+"""Both size fields of a streamed WAV: the reader takes data until the stream ends, the convention of ffmpeg and sox."""
 
 HEADER_BYTES = 44
 

@@ -54,7 +54,7 @@ class Job:
         try:
             async with asyncio.timeout(self._timeout) as deadline:
                 await self._run()
-        except Exception as error:  # noqa: BLE001 - every failure belongs to the reader of blocks()
+        except Exception as error:
             self._error = deadline_exceeded(self._timeout) if deadline.expired() else error
         finally:
             self._ended = True

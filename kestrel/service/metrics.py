@@ -1,8 +1,8 @@
 """Every metric of the service: names, labels and buckets, in this one module.
 
-Conventions: prefix `tts_`, base units, a bucket edge on each service-level objective (first audio 0.2 and 0.5 s, RTF 1),
-labels that say *which*, never *who*, and only from fixed sets. Usage counters and RTF count successes alone, so that
-failed requests do not bend them. Each application has its own registry; nothing is global.
+Conventions: prefix `tts_`, base units, a bucket edge on each service-level objective (first audio 0.2 and 0.5 s, RTF
+1), labels that say *which*, never *who*, and only from fixed sets. Usage counters and RTF count successes alone, so
+that failed requests do not bend them. Each application has its own registry; nothing is global.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What surrounds every request: its id, its size limit, its log line and counters, and a last answer for any failure.
 
-Plain ASGI rather than Starlette's BaseHTTPMiddleware, which would stand between the response and the disconnect message.
+Plain ASGI, not Starlette's BaseHTTPMiddleware, which would stand between the response and the disconnect message.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class RequestContext:
 
         try:
             await self.app(scope, receive, send_with_id)
-        except Exception as error:  # noqa: BLE001 - the last resort; to_api_error logs what it does not know
+        except Exception as error:
             failure = to_api_error(error)
             record.error_code = failure.code
             if record.status == 0:

@@ -35,8 +35,8 @@ _OPENERS = "\"'([{“‘«‹「『【（《〈¿¡"
 _CLOSERS = "\"')]}”’»›」』】）》〉"
 _NO_START = _CLOSERS + _SENTENCE_END + _CLAUSE_END + "ーゝゞ々〻ぁぃぅぇぉっゃゅょゎァィゥェォッャュョヮ・"
 _ABBREVIATED = (
-    "mr mrs ms dr prof sr jr st rev gen col capt lt sgt hon vs etc nos vol figs eq ch sec pp eds approx dept est inc ltd "
-    "co corp jan feb apr aug sep sept oct nov dec mon tue wed thu fri e.g i.e cf al a.m p.m u.s u.k ph.d"
+    "mr mrs ms dr prof sr jr st rev gen col capt lt sgt hon vs etc nos vol figs eq ch sec pp eds approx dept est inc "
+    "ltd co corp jan feb apr aug sep sept oct nov dec mon tue wed thu fri e.g i.e cf al a.m p.m u.s u.k ph.d"
 )
 _ABBREVIATIONS = frozenset(_ABBREVIATED.split())
 
@@ -103,8 +103,8 @@ def plan(text: str, max_chars: int = MAX_PIECE_CHARS, min_chars: int = MIN_PIECE
     """Cuts a cleaned text into pieces of at most `max_chars` characters (not counting the space that ends a piece).
 
     A piece ends at the first sentence or paragraph end that leaves it at least `min_chars` long; without one in reach,
-    at the last clause end, then at the last word end. Trailing space stays with the piece before it. A token longer than
-    `max_chars` is a piece of its own; one longer than MAX_TOKEN_CHARS raises PlanError. A piece may hold nothing
+    at the last clause end, then at the last word end. Trailing space stays with the piece before it. A token longer
+    than `max_chars` is a piece of its own; one longer than MAX_TOKEN_CHARS raises PlanError. A piece may hold nothing
     speakable (a lone dash); the caller passes over it.
     """
     pieces: list[str] = []

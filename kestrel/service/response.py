@@ -1,7 +1,7 @@
 """The reply to a speech request: runs the job, sends its audio, notices a client that leaves.
 
-The status line is decided when the first audio or the failure exists, whichever is first. A failure after the first byte
-leaves the chunked body without its end, so the client sees a broken transfer instead of a complete, shorter file.
+The status line is decided when the first audio or the failure exists, whichever is first. A failure after the first
+byte leaves the chunked body without its end, so the client sees a broken transfer instead of a complete, shorter file.
 """
 
 from __future__ import annotations

@@ -109,7 +109,7 @@ class Runtime:
                 await asyncio.to_thread(_warm_up, engine)
         except EngineError as error:
             self._fail(str(error))
-        except Exception as error:  # noqa: BLE001 - logged; the port must go on answering why
+        except Exception as error:
             _log.exception("the engine cannot start")
             self._fail(f"{type(error).__name__}: {error}")
         else:

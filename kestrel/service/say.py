@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import os
 import sys
 from collections.abc import Iterator
@@ -103,7 +102,7 @@ def _progress(console: Console, characters: int) -> Iterator[_Advance]:
 def _sink(output: Path | None) -> Iterator[BinaryIO]:
     """Standard output, or a file that appears under its name only when it is complete."""
     if output is None:
-        yield _stdout()
+        yield sys.stdout.buffer
         return
     partial = output.with_name(f".{output.name}.part")
     try:
@@ -112,12 +111,6 @@ def _sink(output: Path | None) -> Iterator[BinaryIO]:
         os.replace(partial, output)
     finally:
         partial.unlink(missing_ok=True)
-
-
-def _stdout() -> BinaryIO:
-    stream = sys.stdout.buffer
-    assert isinstance(stream, io.BufferedIOBase)
-    return stream  # type: ignore[return-value]
 
 
 def _write(file: BinaryIO, wav: Container, speaking: _Speaking, advance: _Advance) -> None:

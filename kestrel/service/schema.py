@@ -26,10 +26,11 @@ Name = Annotated[str, Field(min_length=1, max_length=64), AfterValidator(_text)]
 class SpeechRequest(BaseModel):
     """Body of POST /v1/tts. Fields that are not listed are refused, never ignored."""
 
-    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False)
+    # Inputs are hidden from error messages, which may end in the log: it never holds a text.
+    model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, hide_input_in_errors=True)
 
     text: Text = Field(
-        description="What to say. Needs at least one letter or digit. The longest valid text is `limits.max_text_chars` "
+        description="What to say. Needs at least one letter or digit. The longest valid text: `limits.max_text_chars` "
         "of GET /v1/models.",
         examples=["The quick brown fox jumps over the lazy dog."],
         min_length=1,
@@ -44,7 +45,7 @@ class SpeechRequest(BaseModel):
         default=None,
         ge=0,
         le=MAX_SEED,
-        description="The same seed, text and options give the same samples. Null draws one; the X-Seed header tells it.",
+        description="The same seed, text and options give the same samples. Null draws one, told by X-Seed.",
         examples=[7],
     )
     temperature: float | None = Field(
@@ -88,10 +89,12 @@ class SpeechRequest(BaseModel):
             raise PydanticCustomError("not_an_object", "the body must be a JSON object")
         for name in data:
             if name not in cls.model_fields:
+                # Escaped: pydantic cannot carry a lone surrogate in an error.
+                shown = str(name)[:64].encode("ascii", "backslashreplace").decode()
                 raise PydanticCustomError(
                     "unknown_field",
-                    "unknown field {shown}; valid fields: {valid}",
-                    {"param": str(name)[:64], "shown": repr(str(name)[:64]), "valid": ", ".join(cls.model_fields)},
+                    "unknown field '{param}'; valid fields: {valid}",
+                    {"param": shown, "valid": ", ".join(cls.model_fields)},
                 )
         return data
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import socket
 from collections.abc import Callable, Coroutine
 from time import monotonic
@@ -66,6 +67,9 @@ def serve(app: FastAPI, settings: Settings, say: Say) -> int:
         server_header=False,
     )
     server = _Server(config, app, settings, url_of(bound, settings.host), say)
+    for signum in (signal.SIGTERM, signal.SIGINT):
+        # uvicorn puts these back when it is done: a second signal must not kill what has already ended well.
+        signal.signal(signum, signal.SIG_IGN)
     server.run(sockets=[bound])
     return server.exit_code
 

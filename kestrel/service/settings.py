@@ -1,20 +1,31 @@
 """Settings of the service: environment variables `KESTREL_*`, each documented under its field.
 
-`settings_table()` renders the table of the documentation from the class, so the two cannot drift.
+`settings_page()` renders the page of the documentation from the class, so the two cannot drift.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from kestrel.service.planner import MAX_PIECE_CHARS, MIN_PIECE_CHARS
 
 _PREFIX = "KESTREL_"
+_INTRODUCTION = """# Settings
+
+Environment variables of `kestrel serve`; the command-line options of the same names win over them. This page is made
+from the class `Settings` (`python -m kestrel.service.settings`).
+"""
 _ELSEWHERE = {"KESTREL_LIBRARY"}  # read by the engine's binding
+
+
+def _power_of_two(value: int) -> int:
+    if value not in (1, 2, 4, 8, 16):
+        raise ValueError("must be 1, 2, 4, 8 or 16")
+    return value
 
 
 class Settings(BaseSettings):
@@ -49,7 +60,7 @@ class Settings(BaseSettings):
         default=MIN_PIECE_CHARS, ge=1, le=2000, description="A sentence end closes a piece that is at least this long."
     )
     first_chunk_frames: int = Field(default=2, ge=1, le=16, description="Codec frames of the first chunk of a stream.")
-    max_chunk_frames: Literal[1, 2, 4, 8, 16] = Field(
+    max_chunk_frames: Annotated[int, AfterValidator(_power_of_two)] = Field(
         default=16, description="Chunks double from the first one up to this."
     )
     read_ahead_seconds: float = Field(
@@ -64,9 +75,9 @@ class Settings(BaseSettings):
     )
 
 
-def settings_table() -> str:
-    """Markdown table of every setting: variable, default, meaning."""
-    rows = ["| Variable | Default | Meaning |", "|---|---|---|"]
+def settings_page() -> str:
+    """Markdown page of every setting: variable, default, meaning. `docs/settings.md` is this text."""
+    rows = [_INTRODUCTION, "| Variable | Default | Meaning |", "|---|---|---|"]
     for name, info in Settings.model_fields.items():
         rows.append(f"| `{_PREFIX}{name.upper()}` | `{info.default}` | {info.description} |")
     return "\n".join(rows) + "\n"
@@ -76,3 +87,7 @@ def unknown_variables(environment: Iterable[str]) -> list[str]:
     """Variables with our prefix that no setting has: most likely misspelt. Worth a warning, not a refusal to start."""
     known = {f"{_PREFIX}{name.upper()}" for name in Settings.model_fields} | _ELSEWHERE
     return sorted(name for name in environment if name.upper().startswith(_PREFIX) and name.upper() not in known)
+
+
+if __name__ == "__main__":
+    print(settings_page(), end="")

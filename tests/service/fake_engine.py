@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import cast
 
@@ -44,6 +44,10 @@ class FakeStream:
     cancelled: threading.Event = field(default_factory=threading.Event)
     samples: int = 0
 
+    def __iter__(self) -> Iterator[Chunk]:
+        """One chunk, for the warm-up."""
+        yield Chunk(np.ones(640, np.int16), 0.0, 0, 0.0)
+
     def cancel(self) -> None:
         self.cancelled.set()
 
@@ -67,16 +71,18 @@ class FakeEngine:
         self.gate = threading.Event()
         self.gate.set()
         self.closed = False
-        self._on_submit = on_submit
+        self.on_submit = on_submit
 
-    def submit(self, utterance: Utterance, sink: Callable[[Event], None]) -> FakeStream:
+    def submit(self, utterance: Utterance, sink: Callable[[Event], None] | None = None) -> FakeStream:
+        if sink is None:  # the warm-up: always works
+            return FakeStream(utterance, lambda event: None)
         self.gate.wait()
         if "unspeakable" in utterance.text:
             raise TextError("this text cannot be spoken")
         stream = FakeStream(utterance, sink)
         self.streams.append(stream)
-        if self._on_submit is not None:
-            self._on_submit(stream)
+        if self.on_submit is not None:
+            self.on_submit(stream)
         return stream
 
     def close(self) -> None:

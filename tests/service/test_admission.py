@@ -62,7 +62,8 @@ def test_bounds_order_and_departures(steps: list[tuple[str, int]], slots: int, q
                     assert caller.refused is None
                     callers.append(caller)
                 else:
-                    assert caller.refused is not None and caller.refused.retry_after >= 1
+                    assert caller.refused is not None
+                    assert caller.refused.retry_after >= 1
             elif callers:
                 inside = [caller for caller in callers if caller.inside]
                 caller = inside[pick % len(inside)] if action == "leave" else callers[pick % len(callers)]
@@ -89,7 +90,9 @@ async def _grant_and_cancel_together() -> None:
     await asyncio.sleep(0)  # first leaves and the place passes to second, whose task has not run yet
     second.task.cancel()
     await _settle()
-    assert third.inside and admission.running == 1 and admission.waiting == 0
+    assert third.inside
+    assert admission.running == 1
+    assert admission.waiting == 0
     third.leave.set()
     await _settle()
     assert admission.running == 0

@@ -65,9 +65,11 @@ async def test_pieces_are_spoken_in_order_one_at_a_time() -> None:
     assert [stream.utterance.text for stream in fake.streams] == ["One sentence.", "Two sentence.", "Three of them."]
     assert [stream.utterance.seed for stream in fake.streams] == [piece_seed(7, index) for index in range(3)]
     assert len({piece_seed(7, index) for index in range(100)} | {piece_seed(8, index) for index in range(100)}) == 200
-    assert job.totals.finish_reason == "eos" and job.totals.pieces == 3
+    assert job.totals.finish_reason == "eos"
+    assert job.totals.pieces == 3
     assert job.totals.phases == {"queue": 1.5, "falcon_step": 3.0}
-    assert job.totals.audio_seconds == 3.0 and job.totals.wall_seconds == 6.0
+    assert job.totals.audio_seconds == 3.0
+    assert job.totals.wall_seconds == 6.0
 
 
 @scenario
@@ -97,7 +99,8 @@ async def test_max_seconds_covers_all_pieces_and_is_reported() -> None:
     job = make(fake, max_seconds=3.0)
     await job.run()
     assert [stream.utterance.max_seconds for stream in fake.streams] == [3.0, 1.0]
-    assert job.totals.audio_seconds == 3.0 and job.totals.finish_reason == "length"
+    assert job.totals.audio_seconds == 3.0
+    assert job.totals.finish_reason == "length"
 
 
 @scenario
@@ -107,7 +110,8 @@ async def test_the_first_guard_that_fired_is_the_finish_reason() -> None:
     fake = FakeEngine(lambda stream: (stream.speak(1.0), stream.end(next(reasons)))[0])
     job = make(fake)
     await job.run()
-    assert job.totals.finish_reason == "repetition" and job.totals.pieces == 3
+    assert job.totals.finish_reason == "repetition"
+    assert job.totals.pieces == 3
 
 
 @scenario
@@ -124,7 +128,8 @@ async def test_leaving_while_waiting_never_reaches_the_engine() -> None:
     await until(lambda: fake.streams[0].cancelled.is_set())
     fake.streams[0].end("cancelled")
     await asyncio.gather(*tasks, return_exceptions=True)
-    assert len(fake.streams) == 1 and admission.running == 0
+    assert len(fake.streams) == 1
+    assert admission.running == 0
 
 
 @scenario
@@ -139,12 +144,15 @@ async def test_the_place_is_kept_until_the_engine_lets_go_of_the_slot() -> None:
     await until(lambda: fake.streams[0].cancelled.is_set())
     running.cancel()  # the deadline and the disconnect can both cancel
     await asyncio.sleep(0.02)
-    assert admission.running == 1 and not running.done()
+    assert admission.running == 1
+    assert not running.done()
     fake.streams[0].speak(0.5)
     fake.streams[0].end("cancelled")
     await asyncio.gather(running, return_exceptions=True)
-    assert admission.running == 0 and running.cancelled()
-    assert job.cancel_seconds is not None and job.totals.finish_reason == "cancelled"
+    assert admission.running == 0
+    assert running.cancelled()
+    assert job.cancel_seconds is not None
+    assert job.totals.finish_reason == "cancelled"
 
 
 @scenario
@@ -175,9 +183,13 @@ async def test_a_failure_comes_after_the_audio_before_it() -> None:
     fake.streams[0].speak(1.0, 5)
     fake.streams[0].sink(EngineError("lost"))
     seen: list[np.int16] = []
-    with pytest.raises(EngineError, match="lost"):
+
+    async def read() -> None:
         async for pcm in job.blocks():
             seen.append(pcm[0])
+
+    with pytest.raises(EngineError, match="lost"):
+        await read()
     assert seen == [5]
     await running
 
@@ -205,4 +217,5 @@ async def test_the_deadline_ends_the_job_and_frees_the_slot() -> None:
     with pytest.raises(ApiError, match="longer than") as caught:
         await drain(job)
     await running
-    assert caught.value.status == 504 and admission.running == 0
+    assert caught.value.status == 504
+    assert admission.running == 0

@@ -8,8 +8,6 @@ from kestrel.service.schema import ErrorBody
 
 _RETRY_AFTER = {"Retry-After": {"description": "Seconds to wait.", "schema": {"type": "integer"}}}
 
-INVALID_TEXT = ("invalid_request_error", "text", "invalid_text")
-
 
 def example(message: str, kind: str, param: str | None, code: str) -> dict[str, Any]:
     """One named example of an error body."""
@@ -34,8 +32,15 @@ LOADING = example(
 )
 CLOSING = example("the server is shutting down; try another or come back later", "unavailable_error", None, "closing")
 
+MODEL_FAILED = example(
+    "the model could not be loaded: model.gguf: key kestrel.format is missing",
+    "unavailable_error",
+    None,
+    "model_failed",
+)
+
 UNAVAILABLE: dict[int | str, dict[str, Any]] = {
-    503: error("Loading, shutting down, or without a model.", LOADING, CLOSING, retry=True)
+    503: error("Loading, shutting down, or without a model.", LOADING, CLOSING, MODEL_FAILED, retry=True)
 }
 
 SPEECH_ERRORS: dict[int | str, dict[str, Any]] = {
@@ -113,7 +118,7 @@ _BINARY = {"schema": {"type": "string", "format": "binary"}}
 SPEECH_SUCCESS: dict[str, Any] = {
     "description": "Audio: 16-bit little-endian mono at the model's rate. A streamed reply is chunked; its WAV header "
     "holds 0xFFFFFFFF as both sizes, and its finish reason and figures, unknown when the headers are sent, are in the "
-    "server's log and metrics. To an HTTP/1.0 client, which could not tell a broken stream from its end, every reply is "
+    "server's log and metrics. To an HTTP/1.0 client, which cannot tell a broken stream from its end, every reply is "
     "sent whole.",
     "content": {"audio/wav": _BINARY, "audio/pcm": _BINARY},
     "headers": {
@@ -122,8 +127,8 @@ SPEECH_SUCCESS: dict[str, Any] = {
         "X-Sample-Rate": _header("Samples a second.", "integer"),
         "X-Seed": _header("The seed in use; send it again to get the same samples.", "integer"),
         "X-Finish-Reason": _header(
-            "`stream=false` only. `eos`: the text was spoken to its end. `length`: `max_seconds` or the frame budget of "
-            "the text ended it; `repetition`, `silence`: a guard ended a runaway; `context`: the model's context is full.",
+            "`stream=false` only. `eos`: the text was spoken to its end. `length`: `max_seconds` or the frame budget "
+            "of the text ended it. `repetition`, `silence`: a guard ended a runaway. `context`: the context is full.",
             "string",
         ),
         "X-Audio-Seconds": _header("`stream=false` only. Length of the audio.", "number"),
@@ -133,7 +138,7 @@ SPEECH_SUCCESS: dict[str, Any] = {
         ),
         "Server-Timing": _header(
             "`stream=false` only. Milliseconds a phase (W3C Server Timing): queue, text, prefill, falcon_step, sample, "
-            "fast_graph, codec_build, codec_compute, encode, send_wait. send_wait is what was spent before this header, 0.",
+            "fast_graph, codec_build, codec_compute, encode, send_wait (0: nothing was sent before this header).",
             "string",
         ),
     },

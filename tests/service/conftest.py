@@ -1,0 +1,25 @@
+"""Servers for the tests: one with the default limits, one that speaks very briefly."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.service.server_process import Server
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """Two slots, two waiting places."""
+    server = Server(tmp_path_factory.mktemp("server"), slots=2, queue_size=2).until_ready()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def terse(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """At most 0.2 s of audio a request, so that thousands of requests cost little."""
+    server = Server(tmp_path_factory.mktemp("terse"), slots=1, queue_size=2, max_seconds=0.2).until_ready()
+    yield server
+    server.stop()
