@@ -21,12 +21,11 @@ MOST_HOPS = PERIOD  # a multiple of the period in samples, long enough for 12 s
 
 
 @functools.cache
-def periodic_spectrum(shift: int) -> NDArray[np.complex64]:
-    """Short-time spectrum [bins, hops] of the noise, started `shift` samples into its period."""
+def periodic_spectrum() -> NDArray[np.complex64]:
+    """Short-time spectrum [bins, hops] of the noise."""
     rng = np.random.default_rng(5)
     phases = np.exp(2j * np.pi * rng.random(PERIOD // 2 + 1))
-    wave = np.roll(np.fft.irfft(phases, PERIOD), -shift)
-    samples = np.tile(wave, MOST_HOPS * HOP // PERIOD)
+    samples = np.tile(np.fft.irfft(phases, PERIOD), MOST_HOPS * HOP // PERIOD)
     padded = np.pad(samples, FFT // 2, mode="wrap")  # whole periods, so wrapping continues them
     window = 0.5 - 0.5 * np.cos(2 * np.pi * np.arange(FFT) / FFT)
     frames = np.lib.stride_tricks.sliding_window_view(padded, FFT)[::HOP][:MOST_HOPS] * window
@@ -36,13 +35,7 @@ def periodic_spectrum(shift: int) -> NDArray[np.complex64]:
 
 
 class FrameNoise:
-    """Stands in for the generator the teacher draws its noise from.
-
-    `start` is the sample at which the kept audio will begin: the noise is in phase with the frames counted from there.
-    """
-
-    def __init__(self, start: int) -> None:
-        self._spectrum = periodic_spectrum(-start % PERIOD)
+    """Stands in for the generator the teacher draws its noise from."""
 
     def standard_normal(self, shape: tuple[int, int], dtype: type = np.float32) -> NDArray[np.float32]:
         """Real and imaginary parts side by side, [bins, 2 * hops], as the teacher asks for them.
@@ -52,4 +45,4 @@ class FrameNoise:
         hops = shape[1] // 2
         if hops > MOST_HOPS:
             raise ValueError(f"line too long: {hops} hops, at most {MOST_HOPS}")
-        return np.ascontiguousarray(self._spectrum[:, :hops]).view(np.float32)
+        return np.ascontiguousarray(periodic_spectrum()[:, :hops]).view(np.float32)

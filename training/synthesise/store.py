@@ -16,7 +16,8 @@ class Store:
     """Appends utterances; opening it again continues after the last complete one.
 
     `audio.i16`: little-endian 16-bit samples. `index.jsonl`: line number in the corpus, text, phonemes, durations,
-    offset and number of samples. A line the teacher refused is recorded with zero samples, so that it is not retried.
+    frames cut at the start, offset and number of samples. A line the teacher refused is recorded with zero samples,
+    so that it is not retried.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -41,7 +42,8 @@ class Store:
         if spoken is not None:
             self._audio.write(spoken.pcm.astype("<i2").tobytes())
             self._audio.flush()  # before the index: an index entry promises that its samples are there
-            entry |= {"phonemes": spoken.phonemes, "durations": spoken.durations.tolist(), "samples": len(spoken.pcm)}
+            entry |= {"phonemes": spoken.phonemes, "durations": spoken.durations.tolist()}
+            entry |= {"lead_frames": spoken.lead_frames, "samples": len(spoken.pcm)}
         self._index.write(json.dumps(entry, ensure_ascii=False).encode() + b"\n")
         self._index.flush()
         self.next_line += 1

@@ -9,14 +9,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from training.synthesise.noise import RATE, FrameNoise
+from training.synthesise.noise import FrameNoise
 
 DURATION_OUTPUT = "/Clip_output_0"
 """Graph node that holds the duration of every phoneme, the silences at both ends included, in units of 25 ms."""
-UNIT_SAMPLES = RATE // 40
-LEAD_UNITS = 1
-"""Silence kept before the first phoneme; the teacher starts with about 0.3 s of it."""
 OUT_RATE = 16000
+FRAME = OUT_RATE // 25
+"""One codec frame. Leads are cut in whole frames, so that the noise stays in phase with the frames."""
+SOUND_LEVEL = 0.004
+"""Root mean square over 5 ms that counts as sound (full scale = 1); the teacher's silence is exactly zero."""
+LEAST_LEAD, TRAIL = 0.008, 0.12
+"""Seconds of silence kept before the first sound (at least; less than a frame more) and after the last."""
 FADE_SAMPLES = 80
 
 
@@ -26,27 +29,43 @@ class Spoken:
 
     phonemes: str
     durations: NDArray[np.int16]
-    """[len(phonemes) + 2] in units of 25 ms"""
+    """[len(phonemes) + 2] in units of 25 ms, of the audio before the lead was cut"""
+    lead_frames: int
+    """Frames of silence cut off at the start"""
     pcm: NDArray[np.int16]
     """mono, 16 kHz"""
 
 
-def lead_cut(durations: NDArray[np.int16]) -> int:
-    """Units of leading silence to cut off."""
-    return max(0, int(durations[0]) - LEAD_UNITS)
+def sound_bounds(samples: NDArray[np.float32]) -> tuple[int, int]:
+    """First and one past the last sample that belongs to a sound; (0, 0) for silence.
+
+    Durations would be the wrong ruler: the teacher's sounds come about 50 ms early, and the silence at the end is
+    part of the last sound's duration.
+    """
+    width = OUT_RATE // 200
+    power = np.convolve(np.square(samples, dtype=np.float64), np.ones(width) / width, mode="same")
+    loud = np.flatnonzero(power > SOUND_LEVEL**2)
+    return (int(loud[0]), int(loud[-1]) + 1) if len(loud) else (0, 0)
 
 
-def finish(samples: NDArray[np.float32], cut_samples: int) -> NDArray[np.int16]:
-    """Cut the lead, fade in over 5 ms so that the cut is no click, and convert to 16 bits.
+def trim(samples: NDArray[np.float32]) -> tuple[int, NDArray[np.int16]]:
+    """Cut the silence at both ends, fade over 5 ms so that no cut is a click, and convert to 16 bits.
 
-    Raises ValueError for samples that are not finite: one of them would spoil a whole training step.
+    Returns the number of frames cut at the start and the rest. Raises ValueError for samples that are not finite (one
+    of them would spoil a whole training step) and for silence.
     """
     if not np.isfinite(samples).all():
         raise ValueError("the teacher produced samples that are not numbers")
-    kept = samples[cut_samples:].copy()
-    fade = min(FADE_SAMPLES, len(kept))
-    kept[:fade] *= np.linspace(0, 1, fade, dtype=np.float32)
-    return (np.clip(kept, -1, 1) * 32767).astype(np.int16)
+    start, end = sound_bounds(samples)
+    if end == 0:
+        raise ValueError("the teacher produced silence")
+    lead = max(0, int((start / OUT_RATE - LEAST_LEAD) * OUT_RATE / FRAME))
+    kept = samples[lead * FRAME : end + int(TRAIL * OUT_RATE)].copy()
+    fade = min(FADE_SAMPLES, len(kept) // 2)
+    ramp = np.linspace(0, 1, fade, dtype=np.float32)
+    kept[:fade] *= ramp
+    kept[len(kept) - fade :] *= ramp[::-1]
+    return lead, (np.clip(kept, -1, 1) * 32767).astype(np.int16)
 
 
 class Teacher:
@@ -82,8 +101,6 @@ class Teacher:
         ids = np.asarray([self._teacher.ids(phonemes)], np.int64)
         outputs = self._session.run(None, {"ids": ids, "speed": np.ones(1, np.float32)})
         durations = outputs[6].reshape(-1).astype(np.int16)
-        cut = lead_cut(durations)
-        samples = dsp.synth(*(o[0] for o in outputs[:6]), FrameNoise(cut * UNIT_SAMPLES))
-        pcm = finish(resample_poly(samples, 2, 3).astype(np.float32), cut * UNIT_SAMPLES * 2 // 3)
-        durations[0] -= cut
-        return Spoken(phonemes, durations, pcm)
+        samples = dsp.synth(*(o[0] for o in outputs[:6]), FrameNoise())
+        lead, pcm = trim(resample_poly(samples, 2, 3).astype(np.float32))
+        return Spoken(phonemes, durations, lead, pcm)
