@@ -208,10 +208,10 @@ def test_damaged_lexicon_is_refused() -> None:
 def audio8() -> Audio8:
     """A byte-level tokenizer with the special tokens of the family; its ids are what counts here, not its merges."""
     alphabet = sorted(pre_tokenizers.ByteLevel.alphabet())
-    merges = [("u", "n"), ("ĊĊ", "T")]
-    vocab = {c: i for i, c in enumerate([*alphabet, "un", "ĊĊ", "ĊĊT"])}
-    tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=merges[:1]))
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    merges = [("Ċ", "c"), ("Ċ", "u")]  # newline + "convert", newline + the text: merges across borders between pieces
+    vocab = {c: i for i, c in enumerate([*alphabet, "Ċc", "Ċu"])}
+    tokenizer = Tokenizer(models.BPE(vocab=vocab, merges=merges))
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)
     specials = ["<|im_start|>", "<|im_end|>", "<|voice|>", "<|speaker:0|>", "<|semantic:0|>"]
     tokenizer.add_special_tokens([AddedToken(s, special=True) for s in specials])
     begin = tokenizer.token_to_id("<|semantic:0|>")

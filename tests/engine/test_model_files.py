@@ -81,6 +81,7 @@ def small_file(folder: Path) -> bytes:
     writer.add_uint32("number", 7)
     writer.add_float32("real", 0.5)
     writer.add_bool("flag", True)
+    writer.add_string("last", "value")
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -106,6 +107,19 @@ def test_metadata_reads_what_the_writer_wrote(tmp_path: Path) -> None:
         metadata.text("nothing")
     with pytest.raises(ModelFileError, match="'espeak'; valid: audio8, phoneme-words"):
         make_frontend(metadata, 4, 100)
+
+
+def test_every_cut_inside_the_keys_is_refused(tmp_path: Path) -> None:
+    """A file that ends early must not be read with a shortened string."""
+    whole = small_file(tmp_path)
+    end = whole.index(b"value") + len(b"value")
+    path = tmp_path / "cut.gguf"
+    for size in range(end):
+        path.write_bytes(whole[:size])
+        with pytest.raises(ModelFileError):
+            read_metadata(path)
+    path.write_bytes(whole[:end])
+    assert read_metadata(path).number("number") == 7
 
 
 @settings(max_examples=400, deadline=None)
