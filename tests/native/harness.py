@@ -16,7 +16,7 @@ from kestrel.engine.binding import Library, library_path, open_library
 from tests.reference.sampler import GREEDY, Sampling
 
 CONV, SSM, KEY, VALUE, HIDDEN, LOGITS, FAST_LOGITS, LAYER = range(8)
-PLAIN_ALL = 31
+PLAIN_LINEAR, PLAIN_MAMBA, PLAIN_ATTENTION, PLAIN_CONV, PLAIN_SNAKE, PLAIN_ALL = 1, 2, 4, 8, 16, 31
 FINISHES = ("running", "eos", "length", "repetition", "silence", "cancelled", "context")
 
 Floats = NDArray[np.float32]
@@ -85,12 +85,14 @@ class Session:
 class Native:
     """A loaded model. Raises EngineError with the library's message."""
 
-    def __init__(self, path: Path, *, slots: int = 4, plain_ops: int = 0, record: bool = True) -> None:
+    def __init__(
+        self, path: Path, *, slots: int = 4, threads: int = 1, plain_ops: int = 0, record: bool = True
+    ) -> None:
         library: Library = open_library(library_path())
         self.lib, self.ffi, self.check = library.lib, library.ffi, library.check
         params = self.ffi.new("ks_load_params *")
         self.lib.ks_load_params_default(params)
-        params.n_slots, params.n_threads, params.record, params.plain_ops = slots, 1, int(record), plain_ops
+        params.n_slots, params.n_threads, params.record, params.plain_ops = slots, threads, int(record), plain_ops
         out = self.ffi.new("ks_model **")
         self.check(self.lib.ks_model_load(os.fsencode(path), params, out))
         self.model = out[0]

@@ -11,7 +11,22 @@ import torch
 from kestrel.engine.convert import convert_checkpoint
 from tests.native import tolerances
 from tests.native.conftest import F32, Models, Pair
-from tests.native.harness import CONV, FAST_LOGITS, HIDDEN, KEY, LAYER, LOGITS, PLAIN_ALL, SSM, VALUE, Native, Session
+from tests.native.harness import (
+    CONV,
+    FAST_LOGITS,
+    HIDDEN,
+    KEY,
+    LAYER,
+    LOGITS,
+    PLAIN_ALL,
+    PLAIN_ATTENTION,
+    PLAIN_LINEAR,
+    PLAIN_MAMBA,
+    SSM,
+    VALUE,
+    Native,
+    Session,
+)
 from tests.native.tolerances import error
 from tests.reference.checkpoint import write_checkpoint
 from tests.reference.dims import PRESETS
@@ -193,11 +208,12 @@ def test_repetition_aware_draw_was_needed(tiny: Pair) -> None:
     assert differ > 0
 
 
+@pytest.mark.parametrize("operations", [PLAIN_LINEAR, PLAIN_MAMBA, PLAIN_ATTENTION, PLAIN_ALL])
 @pytest.mark.parametrize("preset", PRESETS)
-def test_plain_operations_agree(models: Models, preset: str) -> None:
+def test_plain_operations_agree(models: Models, preset: str, operations: int) -> None:
     """Catches a custom kernel that drifts from the stock ggml operations it replaces, and the reverse."""
     pair = models[preset]
-    plain = Native(pair.model_file, plain_ops=PLAIN_ALL)
+    plain = Native(pair.model_file, plain_ops=operations)
     try:
         for length in (1, 130):
             prompt = pair.prompt(length)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
 from tests.native.conftest import Pair
-from tests.native.harness import Session
+from tests.native.harness import Native, Session
 from tests.reference.sampler import Sampling
 
 SAMPLING = Sampling(temperature=0.9, top_p=0.95)
@@ -93,6 +93,18 @@ def test_neighbours_change_nothing(tiny: Pair, plan: int) -> None:
             assert expected[seed].audio.startswith(result.audio)
         else:
             assert result == expected[seed]
+
+
+def test_threads_change_nothing(tiny: Pair) -> None:
+    """Catches sums that are split by the number of threads: a machine with more cores must say the same bytes."""
+    expected = [alone(tiny, seed) for seed in (3, 4)]
+    with_threads = replace(tiny)  # its own engine, opened below
+    native = Native(tiny.model_file, threads=3)
+    with_threads.__dict__["native"] = native
+    try:
+        assert [alone(with_threads, seed) for seed in (3, 4)] == expected
+    finally:
+        native.close()
 
 
 def test_repeat_gives_the_same_bytes(tiny: Pair) -> None:
