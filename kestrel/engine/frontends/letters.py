@@ -12,6 +12,9 @@ _VOWEL_SOUNDS = frozenset("AIOWYiuæɑɔəɛɜɪʊʌᵊ")
 # Spelling -> phonemes. "." at the end means: only at the end of the word; "^" at the start: only at its start.
 _RULES = {
     "^kn": "n", "^gn": "n", "^wr": "ɹ", "^ps": "s", "^pn": "n", "^x": "z", "^wh": "w", "^y": "j", "^rh": "ɹ",
+    "ation": "Aʃən", "ity.": "əTi", "able.": "əbᵊl", "fy.": "fI", "ify.": "əfI", "ate.": "At", "ize.": "Iz",
+    "ise.": "Iz",
+    "ism.": "ɪzəm", "ally.": "əli", "ure.": "jəɹ", "ology": "ɑləʤi", "ic.": "ɪk", "ics.": "ɪks",
     "tion": "ʃən", "sion": "ʒən", "cian": "ʃən", "ough": "O", "augh": "ɔ", "eigh": "A", "igh": "I", "tch": "ʧ",
     "dge": "ʤ", "sch": "sk", "que.": "k", "gue.": "ɡ", "ture": "ʧəɹ", "ious": "iəs", "ous.": "əs",
     "ch": "ʧ", "sh": "ʃ", "th": "θ", "ph": "f", "gh": "ɡ", "ck": "k", "ng.": "ŋ", "nk": "ŋk", "qu": "kw", "mb.": "m",
@@ -27,7 +30,9 @@ _RULES = {
     "w": "w", "x": "ks", "y": "ɪ", "z": "z",
 }  # fmt: skip
 _LONG = {"a": "A", "e": "i", "i": "I", "o": "O", "u": "u", "y": "I"}
-_LONGEST = 4
+_LONGEST = 5
+# Short vowels wear down to ə where no stress holds them.
+_REDUCED = str.maketrans({"æ": "ə", "ɑ": "ə", "ɛ": "ə", "ɪ": "ə"})
 
 
 def sound_out(word: str) -> str:
@@ -66,13 +71,21 @@ def _match(word: str, at: int) -> tuple[str, int]:
 
 
 def _stress(sounds: list[str]) -> str:
-    """Primary stress on the first of two vowels, else on the third from the end."""
+    """Primary stress on the first of two vowels, else on the third from the end; short vowels elsewhere are reduced."""
     vowels = [i for i, sound in enumerate(sounds) if set(sound) & _VOWEL_SOUNDS]
     if not vowels:
         return "".join(sounds) + "ə"
     target = vowels[0] if len(vowels) < 3 else vowels[-3]
+    # These endings pull the stress to the vowel before or into them.
+    for i, sound in enumerate(sounds):
+        if sound in ("Aʃən", "ɑləʤi"):
+            target = i
+        elif sound in ("ʃən", "ʒən", "ɪk", "ɪks", "əTi", "əfI") and i > vowels[0] and i == vowels[-1]:
+            target = vowels[-2]
     sound = sounds[target]
     cut = next(i for i, c in enumerate(sound) if c in _VOWEL_SOUNDS)
     if sound[cut] in "əᵊ":  # a reduced vowel carries no stress
         sound = sound.replace("ə", "ɜ", 1) if "əɹ" in sound else sound.replace(sound[cut], "ʌ", 1)
-    return "".join([*sounds[:target], sound[:cut], "ˈ", sound[cut:], *sounds[target + 1 :]])
+    before = [s.translate(_REDUCED) if len(s) == 1 and i else s for i, s in enumerate(sounds[:target])]
+    after = [s.translate(_REDUCED) if len(s) == 1 else s for s in sounds[target + 1 :]]
+    return "".join([*before, sound[:cut], "ˈ", sound[cut:], *after])

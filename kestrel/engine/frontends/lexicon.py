@@ -21,7 +21,11 @@ _VOICELESS = frozenset("ptkfθ")
 # A t between one of these and a vowel is flapped: "wait" + "ing" has a T.
 _FLAPPING = frozenset("AIOWYiuæɑəɛɪɹʊʌ")
 _CLITICS = {"'ll": "əl", "'ve": "əv", "'re": "əɹ", "'d": "d", "'m": "m"}
-_SUFFIXES = {"ly": "li", "ness": "nəs", "less": "ləs", "ful": "fᵊl", "ment": "mənt"}
+_SUFFIXES = {
+    "ly": "li", "ness": "nəs", "less": "ləs", "ful": "fᵊl", "ment": "mənt", "able": "əbᵊl", "er": "əɹ", "or": "əɹ",
+    "ish": "ɪʃ", "ism": "ˌɪzəm", "ist": "əst", "ship": "ʃˌɪp", "hood": "hˌʊd", "dom": "dəm", "like": "lˌIk",
+    "wise": "wˌIz", "ize": "ˌIz",
+}  # fmt: skip
 _PREFIXES = {"un": "ˌʌn", "re": "ɹi", "non": "nˌɑn", "mis": "mɪs", "over": "ˌOvəɹ", "out": "ˌWt"}
 
 # No word is longer; the rules below take time that grows with the square of the length.
@@ -132,8 +136,11 @@ class Lexicon:
         lower = word.lower()
         for suffix, sound in _SUFFIXES.items():
             stem = lower[: -len(suffix)]
-            if lower.endswith(suffix) and len(stem) > 2 and (known := self._stem(stem)):
-                return known + sound
+            if not lower.endswith(suffix) or len(stem) < 3:
+                continue
+            silent_e = (stem + "e", _undouble(stem)) if suffix[0] in "aeiou" else ()
+            if known := self._stem(stem, *silent_e):
+                return known + sound.removeprefix("l" if known[-1] == "l" else "")
         for prefix, sound in _PREFIXES.items():
             stem = lower[len(prefix) :]
             if lower.startswith(prefix) and len(stem) > 2 and (known := self._stem(stem) or self._inflected(stem)):
