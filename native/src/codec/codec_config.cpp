@@ -15,7 +15,8 @@ CodecConfig CodecConfig::read(const ModelFile &file) {
     c.attention.heads = file.integer("codec.post.heads", 1, 256);
     c.attention.kv_heads = file.integer("codec.post.kv_heads", 1, 256);
     c.attention.head_dim = file.integer("codec.post.head_dim", 2, 1024);
-    c.attention.window = file.integer("codec.post.window", 1, 65536);
+    // The window is the one size no tensor confirms, and every slot holds it: a wild value must not take all memory.
+    c.attention.window = file.integer("codec.post.window", 1, 4096);
     c.post_ffn = file.integer("codec.post.ffn", 1, 65536);
     c.rope_base = file.real("codec.post.rope_base", 1.0f, 1e9f);
     c.post_eps = file.real("codec.post.norm_eps", 0.0f, 1.0f);
