@@ -123,7 +123,9 @@ class Worker:
             self._waiting.clear()
         self._active = []
         for job in jobs:
-            if failure is None:
+            try:
+                if failure is not None:
+                    raise EngineError(f"the engine has failed: {failure}")
                 job.finish("cancelled")
-            else:
-                job.fail(EngineError(f"the engine has failed: {failure}"))
+            except Exception as error:  # also from `finish`: one that cannot report must not leave the others waiting
+                job.fail(error)

@@ -29,7 +29,7 @@ from kestrel.engine import (
     TextError,
     Utterance,
 )
-from kestrel.engine.binding import NativeModel
+from kestrel.engine.binding import NativeModel, NativeSession
 
 PATIENCE = 60.0
 PHASES = ["text", "queue", "prefill", "falcon_step", "sample", "fast_graph", "codec_build", "codec_compute"]
@@ -328,6 +328,28 @@ def test_a_failed_step_ends_every_stream(monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(ClosedError, match="no memory for the graph"):
         engine.submit(Utterance("Hello."))
     engine.close()
+
+
+def test_close_ends_streams_even_if_the_library_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody may wait for ever for a stream whose last status cannot be read."""
+    engine = Engine(slots=2, threads=1)
+    gate = Gate()
+    streams = [engine.submit(Utterance(LONG), gate), engine.submit(Utterance(LONG)), engine.submit(Utterance(LONG))]
+    gate.wait()
+
+    def broken(self: NativeSession) -> None:
+        raise EngineError("no status")
+
+    monkeypatch.setattr(NativeSession, "status", broken)
+    closer = threading.Thread(target=engine.close)
+    closer.start()
+    gate.open()
+    closer.join(PATIENCE)
+    assert not closer.is_alive()
+    for stream in streams[:2]:
+        with pytest.raises(EngineError, match="no status"):
+            stream.result(0)
+    assert streams[2].done
 
 
 def test_an_utterance_that_cannot_open_fails_alone(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
