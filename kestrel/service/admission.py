@@ -1,8 +1,12 @@
 """Bounded admission in front of the engine: so many jobs run, so many wait, the rest are refused at once.
 
 Running is bounded by the engine's slots and waiting by the queue size, because an unbounded queue turns overload into
-seconds of silence for everyone. The estimates are pure functions; `Admission` is the loop-side bookkeeping around them.
-Not thread-safe: every call belongs to the event loop.
+seconds of silence for everyone. A job whose client is slower than speech is made gives its place away meanwhile
+(`park`), and gets the next free one when the client has caught up (`resume`), before anyone who has heard nothing yet:
+otherwise a few listeners in real time would hold all slots of an idle engine.
+
+The estimates are pure functions; `Admission` is the loop-side bookkeeping around them. Not thread-safe: every call
+belongs to the event loop.
 """
 
 from __future__ import annotations
@@ -18,6 +22,9 @@ CHARACTERS_PER_SECOND = 15.0
 """Rough speed of read speech, used only to estimate queued work before it is spoken."""
 
 MAX_RETRY_AFTER = 600
+PARKED_PER_SLOT = 16
+"""Bound on the jobs that wait for their client, each with some seconds of audio in memory."""
+
 _RTF_BLEND = 0.2
 
 
@@ -79,6 +86,8 @@ class Admission:
         self.rtf = rtf
         self._running: set[Ticket] = set()
         self._waiting: deque[_Waiter] = deque()
+        self._resuming: deque[_Waiter] = deque()
+        self._parked: set[Ticket] = set()
 
     @property
     def running(self) -> int:
@@ -91,7 +100,7 @@ class Admission:
     def retry_after(self) -> int:
         """Seconds after which a refused client should come back."""
         ahead = [ticket.remaining_seconds for ticket in self._running]
-        ahead += [waiter.ticket.remaining_seconds for waiter in self._waiting]
+        ahead += [waiter.ticket.remaining_seconds for waiter in (*self._resuming, *self._waiting)]
         return retry_after(ahead, self.rtf, self.slots)
 
     def measured(self, rtf: float) -> None:
@@ -108,30 +117,49 @@ class Admission:
         if len(self._running) < self.slots:
             self._running.add(ticket)
         elif len(self._waiting) < self.queue_size:
-            await self._wait(ticket)
+            await self._wait(ticket, self._waiting)
         else:
             raise QueueFull(len(self._waiting), self.retry_after())
         try:
             yield ticket
         finally:
+            self._parked.discard(ticket)
+            if ticket in self._running:
+                self._leave(ticket)
+
+    def park(self, ticket: Ticket) -> None:
+        """Gives a running place away while its job waits for the client; keeps it when too many are parked already."""
+        if len(self._parked) < PARKED_PER_SLOT * self.slots:
+            self._parked.add(ticket)
             self._leave(ticket)
 
-    async def _wait(self, ticket: Ticket) -> None:
+    async def resume(self, ticket: Ticket) -> None:
+        """Waits for a running place again, ahead of the queue. No effect on a job that kept its place."""
+        if ticket not in self._parked:
+            return
+        self._parked.remove(ticket)
+        if len(self._running) < self.slots:
+            self._running.add(ticket)
+        else:
+            await self._wait(ticket, self._resuming)
+
+    async def _wait(self, ticket: Ticket, queue: deque[_Waiter]) -> None:
         waiter = _Waiter(ticket)
-        self._waiting.append(waiter)
+        queue.append(waiter)
         try:
             await waiter.granted
         except asyncio.CancelledError:
             if ticket in self._running:  # granted and cancelled in the same turn of the loop: pass the place on
                 self._leave(ticket)
             else:
-                self._waiting.remove(waiter)
+                queue.remove(waiter)
             raise
 
     def _leave(self, ticket: Ticket) -> None:
         self._running.remove(ticket)
-        if self._waiting:
+        queue = self._resuming or self._waiting
+        if queue:
             # The place moves to the first waiter now, not when its task wakes, so that nobody overtakes it.
-            waiter = self._waiting.popleft()
+            waiter = queue.popleft()
             self._running.add(waiter.ticket)
             waiter.granted.set_result(None)

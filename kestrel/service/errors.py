@@ -92,7 +92,7 @@ def to_api_error(error: Exception) -> ApiError:
         case BusyError():
             return ApiError(429, str(error), code="engine_busy", kind=OVERLOADED, headers={"Retry-After": "1"})
         case ClosedError():
-            return unavailable("the server is shutting down; try again in a moment", retry_after=5, code="closing")
+            return unavailable(f"the engine takes no work: {error}", retry_after=5, code="engine_closed")
         case EngineError():
             _log.error("engine error", exc_info=error)
             return ApiError(500, f"speech generation failed: {error}", code="engine_error", kind=SERVER)

@@ -2,7 +2,8 @@
 
 The engine calls back from its owner thread; everything else here belongs to the event loop. At most one piece of a job
 is in the engine at a time, so a job never holds more than the one slot that admission gave it. The next piece starts
-when the one before has been *made*, not when it has been sent, and waits only while the client is far behind.
+when the one before has been *made*, not when it has been sent, and waits only while the client is far behind; the job
+gives its place away meanwhile.
 """
 
 from __future__ import annotations
@@ -87,15 +88,21 @@ class Job:
                 if self._speech.exhausted(self.totals.audio_seconds):
                     self.totals = self.totals.cut_short()
                     break
-                await self._room()
+                await self._room(ticket)
                 result = await self._speak(self._speech.utterance(piece, index, self.totals.audio_seconds), ticket)
                 self.totals = self.totals.add(result)
 
-    async def _room(self) -> None:
-        """Back-pressure: returns once the client is close enough behind."""
-        while self._read_ahead is not None and self._unsent > self._read_ahead:
+    async def _room(self, ticket: Ticket) -> None:
+        """Back-pressure: returns once the client is close enough behind, with a place."""
+        if self._read_ahead is None or self._unsent <= self._read_ahead:
+            return
+        self._admission.park(ticket)
+        while self._unsent > self._read_ahead:
             self._space.clear()
             await self._space.wait()
+        behind = monotonic()
+        await self._admission.resume(ticket)
+        self.queue_seconds += monotonic() - behind
 
     async def _speak(self, utterance: Utterance, ticket: Ticket) -> Result:
         loop = asyncio.get_running_loop()

@@ -13,6 +13,7 @@ from time import monotonic
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from kestrel.engine import ClosedError
 from kestrel.service.containers import Container, Pcm
 from kestrel.service.errors import SERVER, ApiError, to_api_error
 from kestrel.service.job import Job
@@ -82,6 +83,8 @@ class SpeechResponse(Response):
                 self._runtime.admission.measured(self._speech.rtf)
             return
         self._speech.failed = True
+        if isinstance(error, ClosedError):
+            self._runtime.lost(error)
         if not self._begun or not isinstance(error, Exception):
             raise error
         code = to_api_error(error).code

@@ -93,6 +93,11 @@ class Runtime:
         if self._status != "failed":
             self._set("draining")
 
+    def lost(self, error: Exception) -> None:
+        """The engine takes no more work: not ready any more, so that a supervisor replaces the process."""
+        if self._status == "ready":
+            self._fail(str(error))
+
     async def close(self) -> None:
         """Ends loading and frees the engine."""
         if self._loading is not None:
@@ -133,7 +138,7 @@ class Runtime:
                 "the server is shutting down; try another or come back later", retry_after=5, code="closing"
             )
         if self._status == "failed":
-            return unavailable(f"the model could not be loaded: {self._message}", retry_after=60, code="model_failed")
+            return unavailable(f"the engine cannot speak: {self._message}", retry_after=60, code="engine_failed")
         message = "the model is still loading; GET /readyz tells when it is ready"
         return unavailable(message, retry_after=_RETRY_LOADING, code="loading")
 

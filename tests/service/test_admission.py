@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from kestrel.service.admission import (
     MAX_RETRY_AFTER,
+    PARKED_PER_SLOT,
     Admission,
     QueueFull,
     blend_rtf,
@@ -101,6 +102,54 @@ async def _grant_and_cancel_together() -> None:
 def test_a_place_granted_to_a_cancelled_waiter_is_passed_on() -> None:
     """Catches a slot lost for ever when the client leaves in the very turn in which it is let in."""
     asyncio.run(_grant_and_cancel_together())
+
+
+async def _park_and_resume() -> None:
+    admission = Admission(1, 3)
+    stack = AsyncExitStack()
+    ticket = await stack.enter_async_context(admission.place(10.0))
+    second, third = (Caller(admission, []) for _ in range(2))
+    await _settle()
+    admission.park(ticket)
+    await _settle()
+    assert [second.inside, third.inside, admission.running, admission.waiting] == [True, False, 1, 1]
+    resuming = asyncio.create_task(admission.resume(ticket))
+    await _settle()
+    assert not resuming.done()
+    second.leave.set()
+    await _settle()
+    assert resuming.done()
+    assert not third.inside
+    admission.park(ticket)
+    await _settle()
+    assert third.inside
+    await stack.aclose()  # the client of a parked job leaves
+    third.leave.set()
+    await _settle()
+    assert admission.running == 0
+
+
+def test_a_parked_job_makes_room_and_comes_back_first() -> None:
+    """Catches slots held by slow listeners, a listener who starves behind newcomers, a place lost or given twice."""
+    asyncio.run(_park_and_resume())
+
+
+async def _park_too_many() -> None:
+    admission = Admission(1, 0)
+    async with AsyncExitStack() as stack:
+        for _ in range(PARKED_PER_SLOT):
+            admission.park(await stack.enter_async_context(admission.place(1.0)))
+        kept = await stack.enter_async_context(admission.place(1.0))
+        admission.park(kept)
+        assert admission.running == 1
+        await admission.resume(kept)
+        assert admission.running == 1
+    assert admission.running == 0
+
+
+def test_parked_jobs_are_bounded() -> None:
+    """Each holds audio in memory; without a bound, slow clients could take all of it."""
+    asyncio.run(_park_too_many())
 
 
 @pytest.mark.parametrize(

@@ -76,17 +76,19 @@ async def test_pieces_are_spoken_in_order_one_at_a_time() -> None:
 async def test_a_slow_client_stops_the_next_piece_and_a_reading_one_starts_it() -> None:
     """Catches unbounded buffering for a client that does not read, and a job that never goes on after it does."""
     fake = FakeEngine()
-    job = make(fake, read_ahead=1.5)
+    admission = Admission(1, 0)
+    job = make(fake, read_ahead=1.5, admission=admission)
     running = asyncio.create_task(job.run())
     await until(lambda: len(fake.streams) == 1)
     fake.streams[0].speak(1.0, 1)
     fake.streams[0].speak(1.0, 2)
     fake.streams[0].end()
-    await asyncio.sleep(0.05)
+    await until(lambda: admission.running == 0)  # its place is free for others while it waits for its client
     assert len(fake.streams) == 1
     blocks = job.blocks()
     assert (await anext(blocks))[0] == 1
     await until(lambda: len(fake.streams) == 2)  # before the second block is taken: read-ahead is used
+    assert admission.running == 1
     running.cancel()
     await asyncio.sleep(0)
     fake.streams[1].end("cancelled")

@@ -18,7 +18,7 @@ import pytest
 import soundfile
 import uvicorn
 
-from kestrel.engine import Engine, EngineError, ModelFileError
+from kestrel.engine import ClosedError, Engine, EngineError, ModelFileError
 from kestrel.service.app import create_app
 from kestrel.service.settings import Settings, settings_page, unknown_variables
 from tests.service.fake_engine import FakeEngine, FakeStream
@@ -154,6 +154,23 @@ def test_an_unexpected_error_is_a_500_without_details() -> None:
         assert reply.status_code == 500
         assert reply.json()["error"]["code"] == "internal_error"
         assert "secret" not in reply.text
+
+
+def test_an_engine_that_has_died_is_not_ready() -> None:
+    """Catches a server that answers its probes for ever although it cannot speak."""
+
+    def refuse(stream: FakeStream) -> None:
+        raise ClosedError("the engine has failed and takes no more work: out of memory")
+
+    fake = FakeEngine(refuse)
+    with served(lambda settings: fake.engine) as url:
+        wait_for(lambda: httpx.get(f"{url}/readyz").status_code == 200, "readiness")
+        reply = httpx.post(f"{url}/v1/tts", json=BODY)
+        assert reply.status_code == 503
+        assert "out of memory" in reply.json()["error"]["message"]
+        ready = httpx.get(f"{url}/readyz")
+        assert ready.status_code == 503
+        assert ready.json()["status"] == "failed"
 
 
 def test_the_deadline_is_a_504_and_frees_the_slot() -> None:

@@ -32,15 +32,13 @@ LOADING = example(
 )
 CLOSING = example("the server is shutting down; try another or come back later", "unavailable_error", None, "closing")
 
-MODEL_FAILED = example(
-    "the model could not be loaded: model.gguf: key kestrel.format is missing",
-    "unavailable_error",
-    None,
-    "model_failed",
+FAILED = example(
+    "the engine cannot speak: model.gguf: key kestrel.format is missing", "unavailable_error", None, "engine_failed"
 )
+CLOSED = example("the engine takes no work: the engine is closed", "unavailable_error", None, "engine_closed")
 
 UNAVAILABLE: dict[int | str, dict[str, Any]] = {
-    503: error("Loading, shutting down, or without a model.", LOADING, CLOSING, MODEL_FAILED, retry=True)
+    503: error("Loading, shutting down, or failed.", LOADING, CLOSING, FAILED, CLOSED, retry=True)
 }
 
 SPEECH_ERRORS: dict[int | str, dict[str, Any]] = {
