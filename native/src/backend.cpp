@@ -39,36 +39,32 @@ int physical_cores() {
 #endif
 }
 
-Backend::Cpu::Cpu(int n_threads) {
-    backend = ggml_backend_cpu_init();
+Backend::Backend(int n_threads, ks_backend wanted, bool stock_threads)
+    : pool_(n_threads > 0 ? n_threads : physical_cores()) {
+    const int stock = stock_threads ? pool_.n_threads() : 1;
+    cpu_ = ggml_backend_cpu_init();
     // Without an own pool ggml starts threads for every graph (ggml-native.md: 72 us against 3.6 us).
-    ggml_threadpool_params params = ggml_threadpool_params_default(n_threads);
-    pool = backend ? ggml_threadpool_new(&params) : nullptr;
-    if (!pool) {
-        if (backend) ggml_backend_free(backend);
-        throw Error(KS_ERROR_MEMORY, "cannot start " + std::to_string(n_threads) + " compute threads");
-    }
-    ggml_backend_cpu_set_n_threads(backend, n_threads);
-    ggml_backend_cpu_set_threadpool(backend, pool);
-}
-
-Backend::Cpu::~Cpu() {
-    ggml_backend_free(backend);
-    ggml_threadpool_free(pool);
-}
-
-Backend::Backend(int n_threads, ks_backend wanted, int ar_threads)
-    : n_threads_(n_threads > 0 ? n_threads : physical_cores()), cpu_(n_threads_),
-      ar_(std::min(n_threads_, ar_threads)) {
+    ggml_threadpool_params params = ggml_threadpool_params_default(stock);
+    stock_pool_ = cpu_ ? ggml_threadpool_new(&params) : nullptr;
+    if (stock_pool_) {
+        ggml_backend_cpu_set_n_threads(cpu_, stock);
+        ggml_backend_cpu_set_threadpool(cpu_, stock_pool_);
 #ifdef GGML_USE_METAL
-    if (wanted != KS_BACKEND_CPU) gpu_ = ggml_backend_metal_init();
+        if (wanted != KS_BACKEND_CPU) gpu_ = ggml_backend_metal_init();
 #endif
-    if (wanted == KS_BACKEND_METAL && !gpu_)
-        throw Error(KS_ERROR_ARGUMENT, "backend 'metal' is not available in this build; valid: auto, cpu");
+        if (wanted != KS_BACKEND_METAL || gpu_) return;
+    }
+    const bool started = stock_pool_ != nullptr;
+    if (cpu_) ggml_backend_free(cpu_);
+    if (stock_pool_) ggml_threadpool_free(stock_pool_);
+    if (!started) throw Error(KS_ERROR_MEMORY, "cannot start the CPU backend");
+    throw Error(KS_ERROR_ARGUMENT, "backend 'metal' is not available in this build; valid: auto, cpu");
 }
 
 Backend::~Backend() {
     if (gpu_) ggml_backend_free(gpu_);
+    ggml_backend_free(cpu_);
+    ggml_threadpool_free(stock_pool_);
 }
 
 void Backend::compute(ggml_backend_t backend, ggml_cgraph *graph) {

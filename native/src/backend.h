@@ -1,40 +1,37 @@
-// Where graphs run: one CPU backend with a persistent thread pool, and Metal for the codec where it is built in.
+// Where graphs run: the CPU, and Metal for the codec where it is built in.
 #pragma once
 
 #include "ggml-backend.h"
 #include "ggml-cpu.h"
 #include "kestrel.h"
+#include "thread_pool.h"
 
 namespace ks {
 
 class Backend {
   public:
-    // n_threads 0 = physical cores this process may use; the AR stages use at most ar_threads of them.
+    // n_threads 0 = physical cores this process may use. Our own kernels are spread over them by pool(); stock ggml
+    // operations run on the calling thread, or with stock_threads on as many threads of ggml's own.
     // Throws Error if Metal is asked for but not built in.
-    Backend(int n_threads, ks_backend wanted, int ar_threads = 1);
+    Backend(int n_threads, ks_backend wanted, bool stock_threads = false);
     ~Backend();
     Backend(const Backend &) = delete;
     Backend &operator=(const Backend &) = delete;
 
-    ggml_backend_t cpu() const { return cpu_.backend; }
-    ggml_backend_t ar() const { return ar_.backend; }                   // the AR stages, always on the CPU
-    ggml_backend_t codec() const { return gpu_ ? gpu_ : cpu_.backend; } // backend of the codec
+    ggml_backend_t cpu() const { return cpu_; }
+    ggml_backend_t codec() const { return gpu_ ? gpu_ : cpu_; } // backend of the codec; the AR stages use cpu()
     bool codec_on_gpu() const { return gpu_ != nullptr; }
-    int n_threads() const { return n_threads_; }
+    int n_threads() const { return pool_.n_threads(); }
+    ThreadPool &pool() { return pool_; }
 
     // Runs a graph to its end; throws Error(KS_ERROR_INTERNAL) if the backend reports a failure.
     static void compute(ggml_backend_t backend, ggml_cgraph *graph);
 
   private:
-    struct Cpu { // a CPU backend with threads of its own that outlive every graph
-        ggml_backend_t backend = nullptr;
-        ggml_threadpool_t pool = nullptr;
-        explicit Cpu(int n_threads);
-        ~Cpu();
-    };
-    int n_threads_;
-    Cpu cpu_, ar_;
+    ThreadPool pool_;
+    ggml_backend_t cpu_ = nullptr;
     ggml_backend_t gpu_ = nullptr;
+    ggml_threadpool_t stock_pool_ = nullptr;
 };
 
 // Physical cores this process may run on.

@@ -11,8 +11,8 @@ namespace ks {
 
 class Graph {
   public:
-    // max_nodes bounds the nodes and leaves of the graph.
-    explicit Graph(size_t max_nodes);
+    // max_nodes bounds the nodes and leaves of the graph; pool spreads the kernels of custom nodes.
+    Graph(size_t max_nodes, ThreadPool &pool);
     ~Graph();
     Graph(const Graph &) = delete;
     Graph &operator=(const Graph &) = delete;
@@ -26,6 +26,13 @@ class Graph {
         kept_.push_back(owner);
         return owner.get();
     }
+
+    // A node computed by our own kernel: f32 [ne0, ne1]. The kernel is called for chunks ith of nth, on any thread of
+    // the pool, and must compute the same whatever nth is. `flops` decides whether more than one thread is worth it.
+    // user must live as long as the graph; at most 10 sources.
+    using Kernel = void (*)(ggml_tensor *dst, int ith, int nth, void *user);
+    ggml_tensor *custom(Kernel kernel, void *user, int64_t ne0, int64_t ne1, ggml_tensor **sources, int n_sources,
+                        int64_t flops);
 
     // A host-fed tensor, written before each compute.
     ggml_tensor *input(ggml_type type, int64_t ne0, int64_t ne1 = 1, int64_t ne2 = 1);
@@ -44,6 +51,7 @@ class Graph {
     size_t compute_bytes() const;
 
   private:
+    ThreadPool &pool_;
     ggml_context *ctx_ = nullptr;
     ggml_cgraph *graph_ = nullptr;
     ggml_gallocr_t alloc_ = nullptr;

@@ -222,8 +222,9 @@ void fuzz(const char *path, int mutations) {
     const std::string original((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
     const size_t infos = original.find("embed_tokens.weight");
     expect(infos != std::string::npos, "a table of tensors");
-    char name[] = "kestrel-fuzz-XXXXXX";
-    const int fd = mkstemp(name);
+    const char *folder = std::getenv("TMPDIR");
+    std::string name = std::string(folder ? folder : "/tmp") + "/kestrel-fuzz-XXXXXX";
+    const int fd = mkstemp(name.data());
     expect(fd >= 0, "temporary file");
     if (fd < 0) return;
     close(fd);
@@ -256,14 +257,14 @@ void fuzz(const char *path, int mutations) {
         params.n_threads = 1;
         params.max_positions = 64;
         ks_model *model = nullptr;
-        if (ks_model_load(name, &params, &model) == KS_OK) {
+        if (ks_model_load(name.c_str(), &params, &model) == KS_OK) {
             loaded++;
             ks_model_free(model);
         } else {
             expect(ks_last_error()[0] != '\0' && !model, "an error message");
         }
     }
-    std::remove(name);
+    std::remove(name.c_str());
     std::printf("fuzz: %d damaged files, %d still loaded\n", mutations, loaded);
 }
 

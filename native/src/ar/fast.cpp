@@ -28,7 +28,7 @@ FastStage::FastStage(ModelFile &file, const LmDims &lm, const FastDims &dims, Ba
         layers_.push_back(w);
     }
     rope_ = home_.add(GGML_TYPE_F32, dims.attention.head_dim, dims.attention.capacity);
-    home_.allocate(backend.ar());
+    home_.allocate(backend.cpu());
     const std::vector<float> table =
         rope_table(dims.attention.head_dim, dims.attention.capacity, dims.rope_base, dims.rope_bf16);
     ggml_backend_tensor_set(rope_, table.data(), 0, ggml_nbytes(rope_));
@@ -36,7 +36,8 @@ FastStage::FastStage(ModelFile &file, const LmDims &lm, const FastDims &dims, Ba
 
 std::unique_ptr<FastStage::Plan> FastStage::build(const std::vector<int> &slots, int tokens_each) {
     const int n_sequences = int(slots.size());
-    auto plan = std::make_unique<Plan>(64 + (plain_attention_ ? 40 + 60 * size_t(n_sequences) : 32) * layers_.size());
+    auto plan = std::make_unique<Plan>(64 + (plain_attention_ ? 40 + 60 * size_t(n_sequences) : 32) * layers_.size(),
+                                       backend_.pool());
     Graph &g = plan->graph;
     ggml_context *ctx = g.ctx();
     Columns &cols = plan->columns;
@@ -70,7 +71,7 @@ std::unique_ptr<FastStage::Plan> FastStage::build(const std::vector<int> &slots,
                                         size_t(tokens_each - 1) * h->nb[1]));
     plan->logits = linear(g, head_, rms_norm(ctx, h, norm_, dims_.norm_eps), plain_linear_);
     g.output(plan->logits);
-    g.plan(backend_.ar());
+    g.plan(backend_.cpu());
     return plan;
 }
 

@@ -35,7 +35,7 @@ class FastStage {
         Graph graph;
         Columns columns;
         ggml_tensor *embedded, *logits;
-        explicit Plan(size_t max_nodes) : graph(max_nodes) {}
+        Plan(size_t max_nodes, ThreadPool &pool) : graph(max_nodes, pool) {}
     };
     Plan &plan_for(const std::vector<int> &slots, int tokens_each);
     std::unique_ptr<Plan> build(const std::vector<int> &slots, int tokens_each);

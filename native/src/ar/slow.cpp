@@ -58,7 +58,7 @@ SlowStage::SlowStage(ModelFile &file, const LmDims &lm, const SlowDims &dims, Ba
     }
     const int head_dim = dims.attention.head_dim;
     rope_ = home_.add(GGML_TYPE_F32, head_dim, dims.attention.capacity);
-    home_.allocate(backend.ar());
+    home_.allocate(backend.cpu());
     const std::vector<float> table = rope_table(head_dim, dims.attention.capacity, dims.rope_base, false);
     ggml_backend_tensor_set(rope_, table.data(), 0, ggml_nbytes(rope_));
     for (size_t l = 0; l < layers_.size(); l++)
@@ -85,7 +85,7 @@ void SlowStage::reset(int slot) {
 std::unique_ptr<SlowStage::Plan> SlowStage::build(int n_sequences, int tokens_each, const std::vector<int> &slots,
                                                   int bucket) {
     const size_t nodes_a_layer = plain_mamba_ || plain_attention_ ? 40 + 110 * size_t(n_sequences) : 48;
-    auto plan = std::make_unique<Plan>(64 + nodes_a_layer * layers_.size());
+    auto plan = std::make_unique<Plan>(64 + nodes_a_layer * layers_.size(), backend_.pool());
     Graph &g = plan->graph;
     ggml_context *ctx = g.ctx();
     Columns &cols = plan->columns;
@@ -129,7 +129,7 @@ std::unique_ptr<SlowStage::Plan> SlowStage::build(int n_sequences, int tokens_ea
     plan->logits = linear(g, head_, plan->hidden, plain_linear_);
     g.output(plan->hidden);
     g.output(plan->logits);
-    g.plan(backend_.ar());
+    g.plan(backend_.cpu());
     return plan;
 }
 

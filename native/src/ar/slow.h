@@ -55,7 +55,7 @@ class SlowStage {
         Columns columns;
         ggml_tensor *embedded, *hidden, *logits;
         std::vector<ggml_tensor *> layers;
-        explicit Plan(size_t max_nodes) : graph(max_nodes) {}
+        Plan(size_t max_nodes, ThreadPool &pool) : graph(max_nodes, pool) {}
     };
     Plan &plan_for(const SlowInput &input);
     std::unique_ptr<Plan> build(int n_sequences, int tokens_each, const std::vector<int> &slots, int bucket);

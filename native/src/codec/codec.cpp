@@ -39,7 +39,8 @@ struct SharedMemory {
 
 struct Codec::Impl {
     Impl(ModelFile &file, Backend &backend, int n_slots, uint32_t plain)
-        : backend(backend.codec()), plain_ops(backend.codec_on_gpu() ? plain | KS_PLAIN_CONV | KS_PLAIN_SNAKE : plain),
+        : backend(backend.codec()), pool(backend.pool()),
+          plain_ops(backend.codec_on_gpu() ? plain | KS_PLAIN_CONV | KS_PLAIN_SNAKE : plain),
           config(CodecConfig::read(file)), codebooks(file, config), scratch(backend.n_threads()),
           positions(size_t(n_slots), 0) {
         weights.load(file, config, this->backend, plain_ops, state);
@@ -50,7 +51,7 @@ struct Codec::Impl {
 
     // Builds the graph of chunk_sizes[index] and places it in the shared memory.
     void plan(size_t index) {
-        CodecGraph built = build_codec_graph(config, weights, state, scratch, chunk_sizes[index], plain_ops);
+        CodecGraph built = build_codec_graph(config, weights, state, scratch, pool, chunk_sizes[index], plain_ops);
         const size_t before = memory.bytes();
         if (!memory.alloc || !ggml_gallocr_alloc_graph(memory.alloc, built.graph->cgraph()))
             throw Error(KS_ERROR_MEMORY, "cannot allocate the codec's working memory");
@@ -88,6 +89,7 @@ struct Codec::Impl {
     }
 
     ggml_backend_t backend;
+    ThreadPool &pool;
     uint32_t plain_ops;
     CodecConfig config;
     Codebooks codebooks;

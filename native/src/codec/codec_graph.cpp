@@ -76,10 +76,10 @@ size_t node_bound(const CodecConfig &c) {
 } // namespace
 
 CodecGraph build_codec_graph(const CodecConfig &config, const CodecWeights &weights, const CodecState &state,
-                             Scratch &scratch, int64_t frames, uint32_t plain_ops) {
+                             Scratch &scratch, ThreadPool &pool, int64_t frames, uint32_t plain_ops) {
     CodecGraph out;
     out.frames = frames;
-    out.graph = std::make_unique<Graph>(node_bound(config));
+    out.graph = std::make_unique<Graph>(node_bound(config), pool);
     Graph &graph = *out.graph;
     Builder build = {
         config, state, scratch, graph, (plain_ops & KS_PLAIN_CONV) != 0, (plain_ops & KS_PLAIN_SNAKE) != 0};

@@ -21,6 +21,6 @@ struct CodecGraph {
 // Builds the graph without giving it memory. Graphs of any two frame counts have the same nodes in the same order, so
 // one allocation plan, made for the largest, serves them all.
 CodecGraph build_codec_graph(const CodecConfig &config, const CodecWeights &weights, const CodecState &state,
-                             Scratch &scratch, int64_t frames, uint32_t plain_ops);
+                             Scratch &scratch, ThreadPool &pool, int64_t frames, uint32_t plain_ops);
 
 } // namespace ks

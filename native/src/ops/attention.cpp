@@ -172,8 +172,9 @@ ggml_tensor *attend(Graph &graph, const AttentionDims &dims, ggml_tensor *q, ggm
     if (plain) return plain_attend(graph, dims, q, k, v, keys, values, table, columns);
     AttentionOp *user = graph.keep(AttentionOp{dims, columns.tokens_each});
     ggml_tensor *args[] = {q, k, v, keys, values, table, columns.slot, columns.position};
-    return ggml_custom_4d(graph.ctx(), GGML_TYPE_F32, dims.q_size(), columns.count(), 1, 1, args, 8, run_attention,
-                          GGML_N_TASKS_MAX, user);
+    // the positions in use are not known here; half the capacity stands for them
+    const int64_t flops = int64_t(2) * dims.q_size() * dims.capacity * columns.count();
+    return graph.custom(run_attention, user, dims.q_size(), columns.count(), args, 8, flops);
 }
 
 } // namespace ks

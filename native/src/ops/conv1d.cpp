@@ -329,7 +329,7 @@ void run_node(ggml_tensor *dst, int ith, int nth, void *userdata) {
     const auto *node = static_cast<const ConvNode *>(userdata);
     const auto source = [&](int i) { return i < 0 ? nullptr : static_cast<const float *>(dst->src[i]->data); };
     node->packed->run(static_cast<float *>(dst->data), source(0), source(node->history), dst->ne[1], node->scale,
-                      source(node->residual), ith, nth, node->scratch->of(ith));
+                      source(node->residual), ith, nth, node->scratch->of(ThreadPool::worker()));
 }
 
 } // namespace
@@ -345,8 +345,8 @@ ggml_tensor *conv1d(Graph &graph, const PackedConv &packed, Scratch &scratch, gg
     if (history) args[node.history = n_args++] = history;
     if (epilogue.residual) args[node.residual = n_args++] = epilogue.residual;
     scratch.reserve(packed.scratch_floats(x->ne[1]));
-    ggml_tensor *y = ggml_custom_4d(graph.ctx(), GGML_TYPE_F32, shape.out, x->ne[1], 1, 1, args, n_args, run_node,
-                                    GGML_N_TASKS_MAX, graph.keep(node));
+    const int64_t flops = 2 * shape.kernel * shape.in * shape.out * x->ne[1];
+    ggml_tensor *y = graph.custom(run_node, graph.keep(node), shape.out, x->ne[1], args, n_args, flops);
     graph.add(y);
     if (history) history_push(graph, history, x);
     return y;

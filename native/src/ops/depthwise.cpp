@@ -48,8 +48,8 @@ ggml_tensor *depthwise(Graph &graph, const DepthwiseTaps &taps, ggml_tensor *x, 
     GGML_ASSERT(x->ne[0] == taps.channels && ggml_is_contiguous(x));
     GGML_ASSERT(!history || (history->ne[0] == taps.channels && history->ne[1] == taps.left()));
     ggml_tensor *args[] = {x, history};
-    ggml_tensor *y = ggml_custom_4d(graph.ctx(), GGML_TYPE_F32, x->ne[0], x->ne[1], 1, 1, args, history ? 2 : 1, run,
-                                    GGML_N_TASKS_MAX, const_cast<DepthwiseTaps *>(&taps));
+    ggml_tensor *y = graph.custom(run, const_cast<DepthwiseTaps *>(&taps), x->ne[0], x->ne[1], args, history ? 2 : 1,
+                                  20 * ggml_nelements(x));
     graph.add(y);
     if (history) history_push(graph, history, x);
     return y;

@@ -6,8 +6,7 @@ namespace ks {
 
 namespace {
 
-void push(ggml_tensor *dst, int ith, int, void *) {
-    if (ith != 0) return; // a few hundred kilobytes at most
+void push(ggml_tensor *dst, int, int, void *) {
     const ggml_tensor *history = dst->src[0], *x = dst->src[1];
     const int64_t columns = history->ne[1], frames = x->ne[1];
     const size_t row = size_t(x->ne[0]) * sizeof(float);
@@ -23,7 +22,7 @@ void push(ggml_tensor *dst, int ith, int, void *) {
 
 void history_push(Graph &graph, ggml_tensor *history, ggml_tensor *x) {
     ggml_tensor *args[] = {history, x};
-    graph.add(ggml_custom_4d(graph.ctx(), GGML_TYPE_F32, 1, 1, 1, 1, args, 2, push, 1, nullptr));
+    graph.add(graph.custom(push, nullptr, 1, 1, args, 2, 0)); // on one thread: a few hundred kilobytes at most
 }
 
 ggml_tensor *history_concat_plain(Graph &graph, ggml_tensor *history, ggml_tensor *x) {

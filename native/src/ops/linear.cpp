@@ -132,8 +132,7 @@ void run_linear(ggml_tensor *dst, int ith, int nth, void *) {
 ggml_tensor *linear(Graph &graph, ggml_tensor *w, ggml_tensor *x, bool plain) {
     if (plain) return ggml_mul_mat(graph.ctx(), w, x);
     ggml_tensor *args[] = {x, w};
-    return ggml_custom_4d(graph.ctx(), GGML_TYPE_F32, w->ne[1], x->ne[1], 1, 1, args, 2, run_linear, GGML_N_TASKS_MAX,
-                          nullptr);
+    return graph.custom(run_linear, nullptr, w->ne[1], x->ne[1], args, 2, 2 * ggml_nelements(w) * x->ne[1]);
 }
 
 } // namespace ks

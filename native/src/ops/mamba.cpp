@@ -170,11 +170,10 @@ ggml_tensor *mamba_mix(Graph &graph, const MambaDims &dims, const MambaWeights &
     std::copy(weights.multiplier, weights.multiplier + 5, op.multiplier);
     MambaOp *user = graph.keep(op);
     ggml_tensor *conv_args[] = {projected, conv_state, columns.slot, weights.conv_weight, weights.conv_bias};
-    ggml_tensor *conv = ggml_custom_4d(ctx, GGML_TYPE_F32, dims.channels(), columns.count(), 1, 1, conv_args, 5,
-                                       run_conv, GGML_N_TASKS_MAX, user);
+    const int64_t n = columns.count();
+    ggml_tensor *conv = graph.custom(run_conv, user, dims.channels(), n, conv_args, 5, 20 * dims.channels() * n);
     ggml_tensor *scan_args[] = {projected, conv, ssm_state, columns.slot, weights.dt_bias, weights.a, weights.d};
-    return ggml_custom_4d(ctx, GGML_TYPE_F32, dims.inner, columns.count(), 1, 1, scan_args, 7, run_scan,
-                          GGML_N_TASKS_MAX, user);
+    return graph.custom(run_scan, user, dims.inner, n, scan_args, 7, 6 * dims.ssm_state() * n);
 }
 
 } // namespace ks

@@ -234,9 +234,9 @@ void op_run(const char *name, const ks_array *inputs, int n_inputs, const int32_
     params.no_alloc = true;
     const std::unique_ptr<ggml_context, decltype(&ggml_free)> constants(ggml_init(params), ggml_free);
     if (!constants) throw Error(KS_ERROR_MEMORY, prefix + "out of memory");
-    Backend backend(n_threads, KS_BACKEND_CPU);
+    Backend backend(n_threads, KS_BACKEND_CPU, plain);
     Scratch scratch(backend.n_threads());
-    Graph graph(1024);
+    Graph graph(1024, backend.pool());
     Call call = {operation.name, {}, {}, plain, graph, scratch, constants.get(), {}};
     for (int i = 0; i < n_inputs; i++)
         call.inputs.push_back(tensor_of(constants.get(), inputs[i], prefix + "input " + std::to_string(i)));

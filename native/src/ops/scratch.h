@@ -17,9 +17,9 @@ class Scratch {
         floats_ = n;
         for (auto &block : blocks_) block.assign(n + 16, 0.0f);
     }
-    // Block of thread `ith`, aligned to a cache line.
-    float *of(int ith) {
-        const auto address = reinterpret_cast<uintptr_t>(blocks_[size_t(ith)].data());
+    // Block of compute thread `worker` (ThreadPool::worker), aligned to a cache line.
+    float *of(int worker) {
+        const auto address = reinterpret_cast<uintptr_t>(blocks_[size_t(worker)].data());
         return reinterpret_cast<float *>((address + 63) & ~uintptr_t(63));
     }
     size_t bytes() const { return blocks_.size() * floats_ * sizeof(float); }

@@ -53,8 +53,8 @@ void run(ggml_tensor *dst, int ith, int nth, void *userdata) {
 
 ggml_tensor *snake(Graph &graph, const SnakeTaps &taps, ggml_tensor *x) {
     GGML_ASSERT(x->ne[0] == int64_t(taps.alpha.size()) && ggml_is_contiguous(x));
-    ggml_tensor *y = ggml_custom_4d(graph.ctx(), GGML_TYPE_F32, x->ne[0], x->ne[1], 1, 1, &x, 1, run, GGML_N_TASKS_MAX,
-                                    const_cast<SnakeTaps *>(&taps));
+    ggml_tensor *y =
+        graph.custom(run, const_cast<SnakeTaps *>(&taps), x->ne[0], x->ne[1], &x, 1, 20 * ggml_nelements(x));
     graph.add(y);
     return y;
 }

@@ -62,7 +62,7 @@ void attend(ggml_tensor *dst, int ith, int nth, void *userdata) {
     const int64_t frames = dst->ne[1], head_dim = shape.head_dim, left = shape.left();
     const int64_t group = shape.heads / shape.kv_heads, kv_begin = shape.heads * head_dim;
     const float scale = float(1.0 / std::sqrt(double(head_dim)));
-    float *weights = node->scratch->of(ith);
+    float *weights = node->scratch->of(ThreadPool::worker());
     const int64_t units = frames * shape.heads;
     for (int64_t unit = units * ith / nth; unit < units * (ith + 1) / nth; unit++) {
         const int64_t t = unit / shape.heads, head = unit % shape.heads, kv = head / group * head_dim;
@@ -98,11 +98,11 @@ ggml_tensor *window_attention(Graph &graph, const AttentionShape &shape, Scratch
     AttentionNode *node = graph.keep(AttentionNode{shape, &scratch});
     scratch.reserve(size_t(shape.window));
     ggml_tensor *rotate_args[] = {qkv, inputs.rotation};
-    ggml_tensor *rotated =
-        ggml_custom_4d(ctx, GGML_TYPE_F32, shape.width(), frames, 1, 1, rotate_args, 2, rotate, GGML_N_TASKS_MAX, node);
+    ggml_tensor *rotated = graph.custom(rotate, node, shape.width(), frames, rotate_args, 2, 6 * ggml_nelements(qkv));
     ggml_tensor *args[] = {rotated, inputs.past, history};
-    ggml_tensor *y = ggml_custom_4d(ctx, GGML_TYPE_F32, shape.heads * shape.head_dim, frames, 1, 1, args,
-                                    history ? 3 : 2, attend, GGML_N_TASKS_MAX, node);
+    const int64_t width = shape.heads * shape.head_dim;
+    ggml_tensor *y =
+        graph.custom(attend, node, width, frames, args, history ? 3 : 2, 4 * width * shape.window * frames);
     graph.add(y);
     if (history)
         history_push(graph, history,

@@ -8,13 +8,6 @@ namespace ks {
 
 namespace {
 
-// A narrow layer is done before a second thread has joined in, and threads that wait for each other at every node stall
-// when a core is taken away: measured here, 2 threads against 1 at width 192: 0.5 to 2 times as fast alone, up to 100
-// times slower on a busy machine.
-int ar_threads(const SlowDims &dims) {
-    return dims.dim < 384 ? 1 : 512;
-}
-
 ks_sampling read_sampling(const ModelFile &file) {
     ks_sampling s = {};
     s.temperature = file.real("sampling.temperature", 0, 100);
@@ -32,7 +25,7 @@ ks_sampling read_sampling(const ModelFile &file) {
 Model::Model(const std::string &path, const ks_load_params &params)
     : params_(params), file_(path), lm_(read_lm_dims(file_)), slow_dims_(read_slow_dims(file_, params.max_positions)),
       fast_dims_(read_fast_dims(file_, lm_)),
-      backend_(params.n_threads, ks_backend(params.backend), ar_threads(slow_dims_)),
+      backend_(params.n_threads, ks_backend(params.backend), params.plain_ops != 0),
       slow_(file_, lm_, slow_dims_, backend_, params.n_slots, params.plain_ops, params.record != 0),
       fast_(file_, lm_, fast_dims_, backend_, params.n_slots, params.plain_ops),
       codec_(file_, backend_, params.n_slots, params.plain_ops), sampling_(read_sampling(file_)),
