@@ -10,7 +10,7 @@ import pytest
 
 from training.synthesise.noise import FFT, HOP, PERIOD, FrameNoise
 from training.synthesise.store import Store
-from training.synthesise.teacher import FRAME, OUT_RATE, TRAIL, Spoken, trim
+from training.synthesise.teacher import FRAME, OUT_RATE, Spoken, trim
 
 
 def overlap_add(spectrum: np.ndarray, hops: int) -> np.ndarray:
@@ -39,19 +39,19 @@ def test_ends_are_cut_without_a_click() -> None:
     """Catches 0.3 s of silence around every sentence, a cut off the frame grid, a cut sound, and jumps at the ends."""
     samples = np.zeros(20000, np.float32)
     samples[5000:12000] = 0.5 * np.sin(np.arange(7000) * 0.3)
-    lead, pcm = trim(samples)
+    lead, pcm = trim(samples, 0.008, 0.12)
     onset = int(np.flatnonzero(np.abs(pcm) > 300)[0])
     assert lead == 7
     assert onset + lead * FRAME == pytest.approx(5000, abs=20)
-    assert len(pcm) - int(np.flatnonzero(np.abs(pcm) > 300)[-1]) == pytest.approx(TRAIL * OUT_RATE, abs=60)
+    assert len(pcm) - int(np.flatnonzero(np.abs(pcm) > 300)[-1]) == pytest.approx(0.12 * OUT_RATE, abs=60)
     assert np.array_equal(pcm[400:7000], (samples[400 + lead * FRAME : 7000 + lead * FRAME] * 32767).astype(np.int16))
-    _, hard = trim(np.full(3000, 0.5, np.float32))
+    _, hard = trim(np.full(3000, 0.5, np.float32), 0, 0.1)
     assert hard[0] == hard[-1] == 0
     assert np.abs(np.diff(hard.astype(int))).max() < 300
     with pytest.raises(ValueError, match="not numbers"):
-        trim(np.array([0, np.nan], np.float32))
+        trim(np.array([0, np.nan], np.float32), 0, 0)
     with pytest.raises(ValueError, match="silence"):
-        trim(np.zeros(1000, np.float32))
+        trim(np.zeros(1000, np.float32), 0, 0)
 
 
 def test_interrupted_store_continues_with_whole_utterances(tmp_path: Path) -> None:

@@ -97,7 +97,7 @@ def main() -> None:
     finish.add_argument("--steps", type=int, default=500, help="length of the decay")
     for sub in (train, finish):
         sub.add_argument("--config", type=Path, default=DEFAULT_CONFIG)
-        sub.add_argument("--codes", type=Path, required=True, help="code file (.pkl.xz)")
+        sub.add_argument("--codes", type=Path, nargs="+", required=True, help="code files (.pkl.xz)")
     pack = command("pack", _pack, "write float16 weights for conversion and release")
     pack.add_argument("--checkpoint", type=Path, help="default: newest of the folder")
     pack.add_argument("--out", type=Path, required=True)

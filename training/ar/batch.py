@@ -40,12 +40,17 @@ class _ArraysOnly(pickle.Unpickler):
         return super().find_class(module, name)
 
 
-def load_utterances(path: Path, config: DataConfig) -> tuple[list[Utterance], list[Utterance]]:
-    """Read (held-out, training) utterances from an xz-compressed code file.
+def load_utterances(paths: Sequence[Path], config: DataConfig) -> tuple[list[Utterance], list[Utterance]]:
+    """Read (held-out, training) utterances from xz-compressed code files.
 
-    The file is a pickled pair of lists of (text, phonemes, durations int16, codes int16 [frames, codebooks]).
+    Each file is a pickled pair of lists of (text, phonemes, durations int16, codes int16 [frames, codebooks]).
     """
-    held_out, training = _ArraysOnly(io.BytesIO(lzma.decompress(path.read_bytes()))).load()
+    held_out: list[Any] = []
+    training: list[Any] = []
+    for path in paths:
+        parts = _ArraysOnly(io.BytesIO(lzma.decompress(path.read_bytes()))).load()
+        held_out += parts[0]
+        training += parts[1]
 
     def convert(entries: list[Any]) -> list[Utterance]:
         made = (make_utterance(text, ps, dur, codes, config) for text, ps, dur, codes in entries)

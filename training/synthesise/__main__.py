@@ -16,6 +16,8 @@ def main() -> None:
     parser.add_argument("--corpus", type=Path, required=True)
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--most-seconds", type=float, default=9.0, help="longer lines are left out")
+    parser.add_argument("--lead-seconds", type=float, default=0.008, help="least silence before the first sound")
+    parser.add_argument("--trail-seconds", type=float, default=0.12, help="silence after the last sound")
     parser.add_argument("--lines", type=int, help="speak only the first N lines")
     parser.add_argument("--part", type=int, default=0, help="this process's part, when several share the corpus")
     parser.add_argument("--parts", type=int, default=1)
@@ -23,7 +25,7 @@ def main() -> None:
 
     lines = arguments.corpus.read_text(encoding="utf-8").splitlines()[: arguments.lines]
     mine = lines[arguments.part :: arguments.parts]
-    teacher = Teacher(arguments.folder)
+    teacher = Teacher(arguments.folder, arguments.lead_seconds, arguments.trail_seconds)
     with Store(arguments.folder) as store:
         for text in track(mine[store.next_line :], description="synthesise", total=len(mine) - store.next_line):
             try:

@@ -18,8 +18,6 @@ FRAME = OUT_RATE // 25
 """One codec frame. Leads are cut in whole frames, so that the noise stays in phase with the frames."""
 SOUND_LEVEL = 0.004
 """Root mean square over 5 ms that counts as sound (full scale = 1); the teacher's silence is exactly zero."""
-LEAST_LEAD, TRAIL = 0.008, 0.12
-"""Seconds of silence kept before the first sound (at least; less than a frame more) and after the last."""
 FADE_SAMPLES = 80
 
 
@@ -48,9 +46,10 @@ def sound_bounds(samples: NDArray[np.float32]) -> tuple[int, int]:
     return (int(loud[0]), int(loud[-1]) + 1) if len(loud) else (0, 0)
 
 
-def trim(samples: NDArray[np.float32]) -> tuple[int, NDArray[np.int16]]:
+def trim(samples: NDArray[np.float32], lead_seconds: float, trail_seconds: float) -> tuple[int, NDArray[np.int16]]:
     """Cut the silence at both ends, fade over 5 ms so that no cut is a click, and convert to 16 bits.
 
+    `lead_seconds` of silence stay before the first sound, and less than a frame more; `trail_seconds` after the last.
     Returns the number of frames cut at the start and the rest. Raises ValueError for samples that are not finite (one
     of them would spoil a whole training step) and for silence.
     """
@@ -59,8 +58,8 @@ def trim(samples: NDArray[np.float32]) -> tuple[int, NDArray[np.int16]]:
     start, end = sound_bounds(samples)
     if end == 0:
         raise ValueError("the teacher produced silence")
-    lead = max(0, int((start / OUT_RATE - LEAST_LEAD) * OUT_RATE / FRAME))
-    kept = samples[lead * FRAME : end + int(TRAIL * OUT_RATE)].copy()
+    lead = max(0, int((start - lead_seconds * OUT_RATE) / FRAME))
+    kept = samples[lead * FRAME : end + int(trail_seconds * OUT_RATE)].copy()
     fade = min(FADE_SAMPLES, len(kept) // 2)
     ramp = np.linspace(0, 1, fade, dtype=np.float32)
     kept[:fade] *= ramp
@@ -71,7 +70,7 @@ def trim(samples: NDArray[np.float32]) -> tuple[int, NDArray[np.int16]]:
 class Teacher:
     """Speaks single lines. Building it writes a copy of the teacher's graph with one more output to `scratch`."""
 
-    def __init__(self, scratch: Path, threads: int = 1) -> None:
+    def __init__(self, scratch: Path, lead_seconds: float, trail_seconds: float, threads: int = 1) -> None:
         import hibari  # type: ignore[import-not-found, unused-ignore]
         import onnx  # type: ignore[import-not-found, unused-ignore]
         import onnxruntime  # type: ignore[import-untyped, unused-ignore]
@@ -88,6 +87,7 @@ class Teacher:
         options.intra_op_num_threads = threads
         self._session: Any = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
         self._teacher: Any = Hibari()
+        self._margins = lead_seconds, trail_seconds
 
     def speak(self, text: str) -> Spoken | None:
         """Speak a line; None if the teacher would split it into several sentences."""
@@ -102,5 +102,5 @@ class Teacher:
         outputs = self._session.run(None, {"ids": ids, "speed": np.ones(1, np.float32)})
         durations = outputs[6].reshape(-1).astype(np.int16)
         samples = dsp.synth(*(o[0] for o in outputs[:6]), FrameNoise())
-        lead, pcm = trim(resample_poly(samples, 2, 3).astype(np.float32))
+        lead, pcm = trim(resample_poly(samples, 2, 3).astype(np.float32), *self._margins)
         return Spoken(phonemes, durations, lead, pcm)

@@ -1,0 +1,1 @@
+"""Codes of the teacher's audio: what the AR model learns to predict."""
