@@ -1,5 +1,6 @@
 #include "ops/attention.h"
 #include "ops/dot.h"
+#include "ops/rope.h"
 #include <algorithm>
 #include <cmath>
 
@@ -8,21 +9,12 @@ namespace ks {
 std::vector<float> rope_table(int head_dim, int capacity, float base, bool bf16) {
     const int half = head_dim / 2;
     std::vector<float> table(size_t(head_dim) * capacity);
-    for (int i = 0; i < half; i++) {
-        // float32 throughout, as torch computes it: a double table differs by more than the parity tolerance at base
-        // 1e11
-        const float frequency = 1.0f / std::pow(base, float(2 * i) / float(head_dim));
-        for (int p = 0; p < capacity; p++) {
-            const float angle = float(p) * frequency;
-            float cosine = std::cos(angle), sine = std::sin(angle);
-            if (bf16) {
-                cosine = ggml_bf16_to_fp32(ggml_fp32_to_bf16(cosine));
-                sine = ggml_bf16_to_fp32(ggml_fp32_to_bf16(sine));
-            }
+    for (int p = 0; p < capacity; p++)
+        for (int i = 0; i < half; i++) {
+            const auto [cosine, sine] = rope_entry(p, i, head_dim, base, bf16);
             table[size_t(p) * head_dim + i] = cosine;
             table[size_t(p) * head_dim + half + i] = sine;
         }
-    }
     return table;
 }
 
