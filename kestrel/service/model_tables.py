@@ -5,8 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 from gguf import GGUFReader, GGUFValueType, ReaderField, ReaderTensor
+from numpy.typing import NDArray
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
@@ -22,7 +25,7 @@ def print_model(path: Path, console: Console, *, every_tensor: bool) -> None:
     """Prints keys, tensors by type and by part, and with `every_tensor` each of them. Raises ModelFileError."""
     read_metadata(path)  # refuses what is not GGUF with a clear message, before the reader below trips over it
     try:
-        reader = GGUFReader(path)
+        reader = _Reader(path)
     except Exception as error:
         raise ModelFileError(f"{path}: the tensor section cannot be read: {error}") from error
     console.print(_keys_table(path, reader.fields.values()))
@@ -30,6 +33,21 @@ def print_model(path: Path, console: Console, *, every_tensor: bool) -> None:
     console.print(_groups_table("Tensors by part", "Part", reader.tensors, _part))
     if every_tensor:
         console.print(_tensors_table(reader.tensors))
+
+
+class _Reader(GGUFReader):
+    """Takes a byte array as one part. The base class makes an object of every byte: seconds for a lexicon."""
+
+    def _get_field_parts(
+        self, orig_offs: int, raw_type: int
+    ) -> tuple[int, list[NDArray[Any]], list[int], list[GGUFValueType]]:
+        if raw_type == GGUFValueType.ARRAY:
+            kind, length = self._get(orig_offs, np.uint32), self._get(orig_offs + 4, np.uint64)
+            if kind[0] == GGUFValueType.UINT8:
+                content = self._get(orig_offs + 12, np.uint8, int(length[0]))
+                types = [GGUFValueType.ARRAY, GGUFValueType.UINT8]
+                return 12 + len(content), [kind, length, content], [2], types
+        return super()._get_field_parts(orig_offs, raw_type)
 
 
 def models_table(models: Iterable[ModelEntry]) -> Table:
@@ -53,14 +71,17 @@ def voices_table(path: Path) -> Table:
 def _keys_table(path: Path, fields: Iterable[ReaderField]) -> Table:
     table = Table("Key", "Type", "Value", title=escape(f"{path.name}, {_size(path.stat().st_size)}"))
     for field in fields:
-        table.add_row(escape(field.name), "[]".join(kind.name.lower() for kind in reversed(field.types)), _value(field))
+        kind = field.types[-1].name.lower() + "[]" * (len(field.types) - 1)
+        table.add_row(escape(field.name), escape(kind), _value(field))
     return table
 
 
 def _value(field: ReaderField) -> str:
     """The value on one line; long ones are cut, byte arrays counted."""
     if field.types[:1] == [GGUFValueType.ARRAY]:
-        if len(field.data) > _SHOWN_ITEMS or field.types[-1] == GGUFValueType.UINT8:
+        if field.types[-1] == GGUFValueType.UINT8:
+            return f"{len(field.parts[-1])} bytes"
+        if len(field.data) > _SHOWN_ITEMS:
             return f"{len(field.data)} items"
         return escape(", ".join(map(str, field.contents())))
     text = " ".join(str(field.contents()).split())

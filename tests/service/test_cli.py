@@ -24,7 +24,7 @@ def test_info_lists_keys_types_and_tensors() -> None:
         "general.architecture",
         "dualar",
         "kestrel.lexicon",
-        "items",
+        "bytes",
         "Tensors by type",
         "embed_tokens.weight",
     ):
