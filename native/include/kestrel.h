@@ -206,8 +206,8 @@ KS_API int32_t ks_decoder_open(ks_model *model, ks_decoder **out);
 KS_API int32_t ks_decoder_run(ks_decoder *decoder, const int32_t *codes, int32_t n_frames, float *pcm);
 KS_API void ks_decoder_close(ks_decoder *decoder);
 
-/* One operation on its own, for tests. `name`: conv1d, conv_transpose1d, depthwise, snake, rms_norm, layer_norm,
- * linear. Inputs and their shapes are those of native/src/ops/<name>.h. plain: 1 = stock ggml operations. */
+/* One operation on its own, for tests. `name`: conv1d, conv_transpose1d, depthwise, linear, snake, rms_norm, layer_norm,
+ * window_attention. Inputs and their shapes are those of native/src/ops/<name>.h. plain: 1 = stock ggml operations. */
 typedef struct ks_array {
     const char *type;   /* f32, f16, bf16, q8_0, i32 */
     int64_t shape[4];   /* slowest axis first, unused axes = 0 */

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,9 +15,18 @@ Floats = NDArray[np.float32]
 _TYPES = {np.dtype(np.float32): b"f32", np.dtype(np.float16): b"f16"}
 
 
+@dataclass(frozen=True)
+class Stored:
+    """An array in one of ggml's storage types."""
+
+    type: str  # bf16, q8_0, ...
+    shape: tuple[int, ...]
+    data: NDArray[np.uint8]
+
+
 def run_op(
     name: str,
-    inputs: Sequence[NDArray[Any]],
+    inputs: Sequence[NDArray[Any] | Stored],
     shape: tuple[int, ...],
     options: Sequence[int] = (),
     *,
@@ -28,12 +38,18 @@ def run_op(
     Raises EngineError with the library's message.
     """
     library = open_library(library_path())
-    ffi, arrays = library.ffi, [np.ascontiguousarray(array) for array in inputs]
-    types = [ffi.new("char[]", _TYPES[array.dtype]) for array in arrays]
+    ffi = library.ffi
+    arrays = [
+        a
+        if isinstance(a, Stored)
+        else Stored(_TYPES[a.dtype].decode(), a.shape, np.ascontiguousarray(a).view(np.uint8).reshape(-1))
+        for a in inputs
+    ]
+    types = [ffi.new("char[]", array.type.encode()) for array in arrays]
     native = ffi.new("ks_array[]", len(arrays))
     for entry, array, kind in zip(native, arrays, types, strict=True):
         entry.type = kind
-        entry.data = ffi.cast("void *", array.ctypes.data)
+        entry.data = ffi.cast("void *", array.data.ctypes.data)
         for axis, length in enumerate(array.shape):
             entry.shape[axis] = length
     out = np.full(shape, np.nan, dtype=np.float32)

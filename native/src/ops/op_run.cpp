@@ -2,6 +2,7 @@
 #include "conv1d.h"
 #include "depthwise.h"
 #include "error.h"
+#include "linear.h"
 #include "model_file.h"
 #include "norm.h"
 #include "snake.h"
@@ -125,6 +126,13 @@ ggml_tensor *run_snake(Call &call) {
     return snake_plain(call.graph, alpha, call.constant(GGML_TYPE_F32, x->ne[0], 1, 1, values.data()), x);
 }
 
+ggml_tensor *run_linear(Call &call) {
+    ggml_tensor *w = call.inputs[1]; // [out, in]
+    if (w->type == GGML_TYPE_I32 || w->ne[2] != 1 || w->ne[3] != 1)
+        refuse("linear: weight must be [out, in] of f32, f16, bf16 or q8_0");
+    return linear(call.graph, w, call.array(0, "x", {-1, w->ne[0]}), call.plain);
+}
+
 float eps_of(Call &call, size_t i) {
     return *static_cast<const float *>(call.array(i, "eps", {1})->data);
 }
@@ -174,13 +182,10 @@ struct Operation {
 
 // Every operation that can be run on its own. A new one needs a row here and its shapes in its header.
 constexpr Operation operations[] = {
-    {"conv1d", 3, 4, 1, run_conv1d},
-    {"conv_transpose1d", 3, 4, 1, run_conv_transpose1d},
-    {"depthwise", 3, 4, 0, run_depthwise},
-    {"snake", 2, 2, 0, run_snake},
-    {"rms_norm", 3, 3, 0, run_rms_norm},
-    {"layer_norm", 4, 4, 0, run_layer_norm},
-    {"window_attention", 2, 3, 4, run_window_attention},
+    {"conv1d", 3, 4, 1, run_conv1d},         {"conv_transpose1d", 3, 4, 1, run_conv_transpose1d},
+    {"depthwise", 3, 4, 0, run_depthwise},   {"linear", 2, 2, 0, run_linear},
+    {"snake", 2, 2, 0, run_snake},           {"rms_norm", 3, 3, 0, run_rms_norm},
+    {"layer_norm", 4, 4, 0, run_layer_norm}, {"window_attention", 2, 3, 4, run_window_attention},
 };
 
 const Operation &find(const char *name) {
