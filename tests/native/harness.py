@@ -19,6 +19,8 @@ CONV, SSM, KEY, VALUE, HIDDEN, LOGITS, FAST_LOGITS, LAYER = range(8)
 PLAIN_LINEAR, PLAIN_MAMBA, PLAIN_ATTENTION, PLAIN_CONV, PLAIN_SNAKE, PLAIN_ALL = 1, 2, 4, 8, 16, 31
 FINISHES = ("running", "eos", "length", "repetition", "silence", "cancelled", "context")
 
+MAX_STEPS = 5000
+
 Floats = NDArray[np.float32]
 
 
@@ -140,10 +142,19 @@ class Native:
     def step(self, *sessions: Session) -> None:
         self.check(self.lib.ks_step(self.model, [s.handle for s in sessions], len(sessions)))
 
+    def steps(self, session: Session) -> Iterator[None]:
+        """Steps one session to its end, yielding after every step. A session that never ends is a failure, not a hang."""
+        for _ in range(MAX_STEPS):
+            if session.finish != "running":
+                return
+            self.step(session)
+            yield
+        raise AssertionError(f"the session still runs after {MAX_STEPS} steps")
+
     def run(self, session: Session) -> None:
         """Steps one session to its end."""
-        while session.finish == "running":
-            self.step(session)
+        for _ in self.steps(session):
+            pass
 
     def decode(self, codes: torch.Tensor, chunks: Sequence[int] = ()) -> Floats:
         """codes [codebooks, T] -> samples; `chunks` are the sizes of successive calls, the last one repeated."""

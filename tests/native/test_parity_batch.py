@@ -48,8 +48,7 @@ class Utterance:
 
 def alone(pair: Pair, seed: int) -> Result:
     utterance = Utterance(pair, seed)
-    while utterance.session.finish == "running":
-        pair.native.step(utterance.session)
+    for _ in pair.native.steps(utterance.session):
         utterance.collect()
     return utterance.close()
 

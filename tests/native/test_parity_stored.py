@@ -84,8 +84,7 @@ def run_voice(
                 session.push(segment)
             waiting.clear()
             session.end_text()
-        while session.finish == "running":
-            native.step(session)
+        for _ in native.steps(session):
             if session.status.starved:
                 if waiting:
                     session.push(waiting.pop(0))

@@ -17,9 +17,10 @@ def rms_norm(x: Tensor, weight: Tensor, eps: float) -> Tensor:
 
 
 def rope_table(positions: int, head_dim: int, base: float, bf16: bool) -> tuple[Tensor, Tensor]:
-    """cos and sin [positions, head_dim / 2]; the published modules keep them rounded to bfloat16."""
-    frequency = 1.0 / base ** (torch.arange(0, head_dim, 2, dtype=torch.float64) / head_dim)
-    angle = torch.arange(positions, dtype=torch.float64)[:, None] * frequency
+    """cos and sin [positions, head_dim / 2], computed in float32 as the published modules do, which keep them rounded
+    to bfloat16: a table computed in double rounds a few entries the other way."""
+    frequency = 1.0 / base ** (torch.arange(0, head_dim, 2).float() / head_dim)
+    angle = torch.arange(positions).float()[:, None] * frequency
     cos, sin = angle.cos(), angle.sin()
     if bf16:
         cos, sin = cos.bfloat16(), sin.bfloat16()
