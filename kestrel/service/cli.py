@@ -131,6 +131,8 @@ def say(
         from kestrel.service.schema import SpeechRequest
         from kestrel.service.settings import Settings
 
+        if output == "-" and sys.stdout.isatty():
+            _stop("not writing audio to a terminal; give a file, or pipe it to a player", USAGE)
         words = sys.stdin.read() if text == "-" else text
         request = SpeechRequest(
             text=words, voice=voice, language=language, seed=seed, temperature=temperature, top_p=top_p, top_k=top_k,

@@ -14,7 +14,7 @@ from kestrel.service.admission import Admission
 from kestrel.service.errors import ApiError
 from kestrel.service.job import Job
 from kestrel.service.speech import Speech, piece_seed
-from tests.service.fake_engine import FakeEngine
+from tests.service.fake_engine import FakeEngine, FakeStream
 
 THREE = "One sentence. Two sentence. Three of them."
 
@@ -36,6 +36,12 @@ def make(
     speech = Speech(text, seed=7, piece_chars=20, piece_min_chars=5, max_seconds=max_seconds)
     admission = admission or Admission(slots, queue_size)
     return Job(fake.engine, admission, speech, read_ahead=read_ahead, timeout=timeout)
+
+
+def whole(stream: FakeStream, seconds: float, reason: str) -> None:
+    """A piece that is spoken at once."""
+    stream.speak(seconds)
+    stream.end(reason)
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -97,7 +103,7 @@ async def test_a_slow_client_stops_the_next_piece_and_a_reading_one_starts_it() 
 @scenario
 async def test_max_seconds_covers_all_pieces_and_is_reported() -> None:
     """Catches a limit applied to each piece, which would let a long text run on, and a cut text reported as whole."""
-    fake = FakeEngine(lambda stream: (stream.speak(min(2.0, stream.utterance.max_seconds or 0)), stream.end())[0])
+    fake = FakeEngine(lambda stream: whole(stream, min(2.0, stream.utterance.max_seconds or 0), "eos"))
     job = make(fake, max_seconds=3.0)
     await job.run()
     assert [stream.utterance.max_seconds for stream in fake.streams] == [3.0, 1.0]
@@ -109,7 +115,7 @@ async def test_max_seconds_covers_all_pieces_and_is_reported() -> None:
 async def test_the_first_guard_that_fired_is_the_finish_reason() -> None:
     """A later piece that ends well must not hide that one before it was cut."""
     reasons = iter(["eos", "repetition", "silence"])
-    fake = FakeEngine(lambda stream: (stream.speak(1.0), stream.end(next(reasons)))[0])
+    fake = FakeEngine(lambda stream: whole(stream, 1.0, next(reasons)))
     job = make(fake)
     await job.run()
     assert job.totals.finish_reason == "repetition"

@@ -196,7 +196,7 @@ def test_the_deadline_is_a_504_and_frees_the_slot() -> None:
 def test_sigterm_lets_streams_finish_and_exits_with_0(tmp_path: Path) -> None:
     """Catches streams cut by a deployment, new work taken meanwhile, and an exit code that looks like a crash."""
     server = Server(tmp_path, slots=1).until_ready()
-    body = {"text": ENDLESS, "seed": 7, "stream": True, "max_seconds": 40}
+    body = {"text": ENDLESS, "seed": 7, "stream": True, "max_seconds": 100}
     with httpx.stream("POST", f"{server.url}/v1/tts", json=body, timeout=TIMEOUT) as reply:
         chunks = reply.iter_raw()
         received = next(chunks)
@@ -209,7 +209,7 @@ def test_sigterm_lets_streams_finish_and_exits_with_0(tmp_path: Path) -> None:
         assert int(refused.headers["retry-after"]) >= 1
         received += b"".join(chunks)
     decoded, rate = soundfile.read(io.BytesIO(received), dtype="int16")
-    assert len(decoded) / rate > 30
+    assert len(decoded) / rate > 90
     assert server.stop() == 0
 
 
