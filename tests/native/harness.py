@@ -143,7 +143,7 @@ class Native:
         self.check(self.lib.ks_step(self.model, [s.handle for s in sessions], len(sessions)))
 
     def steps(self, session: Session) -> Iterator[None]:
-        """Steps one session to its end, yielding after every step. A session that never ends is a failure, not a hang."""
+        """Steps one session to its end, yielding after every step. One that never ends is a failure, not a hang."""
         for _ in range(MAX_STEPS):
             if session.finish != "running":
                 return
