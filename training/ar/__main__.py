@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from pathlib import Path
 
 import torch
@@ -80,7 +81,8 @@ def _plot(arguments: argparse.Namespace) -> None:
     print(arguments.out)
 
 
-def main() -> None:
+def main(argv: Sequence[str] | None = None) -> None:
+    """Run a command; `argv` defaults to the process's arguments."""
     parser = argparse.ArgumentParser(prog="python -m training.ar", description=__doc__)
     commands = parser.add_subparsers(required=True)
 
@@ -105,7 +107,7 @@ def main() -> None:
     plot = command("plot", _plot, "draw the losses of a run and of its newest closing phase")
     plot.add_argument("--out", type=Path, required=True)
 
-    arguments = parser.parse_args()
+    arguments = parser.parse_args(argv)
     arguments.action(arguments)
 
 

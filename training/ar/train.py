@@ -131,17 +131,16 @@ class CsvLog:
     )
 
     def __init__(self, path: Path) -> None:
+        self._path = path
         path.parent.mkdir(parents=True, exist_ok=True)
-        fresh = not path.exists()
-        self._file = path.open("a", newline="")
-        self._writer = csv.DictWriter(self._file, self.FIELDS, extrasaction="ignore")
-        if fresh:
-            self._writer.writeheader()
+        if not path.exists():
+            path.write_text(",".join(self.FIELDS) + "\n")
 
     def write(self, **values: float | str) -> None:
+        """Append one row; fields without a value stay empty."""
         rounded = {k: f"{v:.5g}" if isinstance(v, float) else v for k, v in values.items()}
-        self._writer.writerow(rounded)
-        self._file.flush()
+        with self._path.open("a", newline="") as file:
+            csv.DictWriter(file, self.FIELDS, extrasaction="ignore").writerow(rounded)
 
 
 def run(trainer: Trainer, folder: Path, last_step: int | None, report: Callable[[str], None] = print) -> None:
