@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
+from training.evaluate.level import measure
 from training.evaluate.sentences import read_sentences
 from training.evaluate.transcript import compare, total
 
@@ -39,6 +41,20 @@ def test_real_errors_are_counted() -> None:
     assert compare("Take the red book.", "").word_edits == 4
     assert compare("He paid sixteen dollars.", "He paid $60.").word_edits == 1
     assert total([compare("One two three four.", "one two three"), compare("Yes.", "Yes.")]).wer == pytest.approx(0.2)
+
+
+def test_silence_and_clicks_are_measured() -> None:
+    """Catches seconds counted at the wrong rate, ends mixed up, and a click that does not show."""
+    samples = np.zeros(16000, np.float32)
+    samples[1600:12000] = 0.1
+    quiet = measure(samples, 16000)
+    assert (quiet.onset, quiet.tail) == (0.1, 0.25)
+    assert (quiet.first_db, quiet.last_db) == (-120, -120)
+    assert quiet.speech_db == pytest.approx(-20, abs=0.1)
+    samples[0] = 0.9
+    assert measure(samples, 16000).first_db > -25
+    assert measure(np.zeros(800, np.float32), 16000).onset == 0.05
+    assert measure(np.zeros(0, np.float32), 16000).peak == 0
 
 
 def test_sections_and_empty_lists(tmp_path: Path) -> None:

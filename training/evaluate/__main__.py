@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import csv
+import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,11 +13,9 @@ import numpy as np
 
 from kestrel.engine import Engine, Utterance
 from training.evaluate.judge import Judge, assemble
+from training.evaluate.level import Level, measure
 from training.evaluate.sentences import Sentence, read_sentences
 from training.evaluate.transcript import Errors, compare, total
-
-ONSET_LEVEL = 0.01
-"""Speech starts with the first sample above this (full scale = 1)."""
 
 
 @dataclass(frozen=True)
@@ -29,8 +28,7 @@ class Row:
     errors: Errors
     finish: str
     seconds: float
-    onset: float
-    """Seconds before the first sound; the whole length if there is none."""
+    level: Level
 
 
 def speak(engine: Engine, judge: Judge, sentences: list[Sentence], seeds: range) -> Iterator[Row]:
@@ -41,8 +39,6 @@ def speak(engine: Engine, judge: Judge, sentences: list[Sentence], seeds: range)
             stream = engine.submit(Utterance(sentence.text, seed=seed))
             pcm = np.concatenate([np.zeros(0, np.int16), *(chunk.pcm for chunk in stream)])
             samples = np.asarray(pcm / 32768, np.float32)
-            loud = np.flatnonzero(np.abs(samples) > ONSET_LEVEL)
-            onset = (int(loud[0]) if len(loud) else len(samples)) / rate
             heard = judge.transcribe(samples, rate)
             result = stream.result()
             yield Row(
@@ -52,7 +48,7 @@ def speak(engine: Engine, judge: Judge, sentences: list[Sentence], seeds: range)
                 compare(sentence.text, heard),
                 result.finish_reason,
                 result.audio_seconds,
-                onset,
+                measure(samples, rate),
             )
 
 
@@ -65,10 +61,12 @@ def summarise(model: str, rows: list[Row]) -> list[str]:
         errors = total(r.errors for r in part)
         right = sum(r.errors.word_edits == 0 for r in part) / len(part)
         ended = sum(r.finish == "eos" for r in part)
-        onset = float(np.median([r.onset for r in part]))
+        onset, tail = (float(np.median([getattr(r.level, name) for r in part])) for name in ("onset", "tail"))
         lines.append(
             f"{model} {section}: WER {errors.wer:.1%} CER {errors.cer:.1%}, {right:.0%} of {len(part)} right, "
-            f"{ended} ended by the model, {sum(r.seconds for r in part):.1f} s, onset {onset * 1000:.0f} ms"
+            f"{ended} ended by the model, {sum(r.seconds for r in part):.1f} s, "
+            f"silence before {onset * 1000:.0f} after {tail * 1000:.0f} ms, "
+            f"loudest first 10 ms {max(r.level.first_db for r in part):.0f} dB"
         )
     return lines
 
@@ -94,12 +92,13 @@ def main() -> None:
     if arguments.csv is not None:
         with arguments.csv.open("w", newline="", encoding="utf-8") as file:
             table = csv.writer(file)
-            table.writerow(
-                ["model", "section", "seed", "text", "heard", "words", "edits", "finish", "seconds", "onset"]
-            )
+            levels = [field.name for field in dataclasses.fields(Level)]
+            counts = ["words", "edits", "characters", "character_edits"]
+            table.writerow(["model", "section", "seed", "text", "heard", *counts, "finish", "seconds", *levels])
             for model, r in written:
                 where = (model, r.sentence.section, r.seed, r.sentence.text, r.heard)
-                table.writerow([*where, r.errors.words, r.errors.word_edits, r.finish, r.seconds, round(r.onset, 3)])
+                measured = [round(getattr(r.level, name), 3) for name in levels]
+                table.writerow([*where, *dataclasses.astuple(r.errors), r.finish, r.seconds, *measured])
 
 
 if __name__ == "__main__":
