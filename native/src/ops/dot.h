@@ -37,6 +37,17 @@ inline Vec load_bf16(const ggml_bf16_t *p) {
     return (Vec)(__builtin_convertvector(h, Word) << 16);
 }
 
+// One half-precision number; ggml's own conversion is a function call, which a q8_0 block cannot afford.
+inline float half_to_float(ggml_fp16_t h) {
+#if defined(__F16C__)
+    return _cvtsh_ss(h);
+#elif defined(__ARM_NEON)
+    return vgetq_lane_f32(vcvt_f32_f16(vreinterpret_f16_u16(vdup_n_u16(h))), 0);
+#else
+    return ggml_fp16_to_fp32(h);
+#endif
+}
+
 inline Vec load_i8(const int8_t *p) {
 #if defined(__AVX512F__)
     return (Vec)_mm512_maskz_cvtepi32_ps(

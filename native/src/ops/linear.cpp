@@ -29,76 +29,73 @@ struct RowBF16 {
     Vec load(int64_t i) const { return load_bf16(w + i); }
 };
 
-// y[c * n_out + r] for ROWS rows from `row` and COLS columns from x.
-template <class Row, int ROWS, int COLS>
-void tile(const char *w, size_t row_bytes, const float *x, int64_t n_in, float *y, int64_t n_out) {
-    Row rows[ROWS];
-    for (int r = 0; r < ROWS; r++) rows[r].w = reinterpret_cast<decltype(rows[r].w)>(w + r * row_bytes);
-    Vec acc[ROWS][COLS] = {};
+// Sums of one row and column run over PARTS accumulators in turn, which hides the latency of a fused multiply-add;
+// their number is fixed, so a sum has the same order in every tile. One row at a time: several rows side by side were
+// three times slower, because their interleaved reads defeat the hardware's prefetching.
+constexpr int PARTS = LANES == 16 ? 4 : 2;
+
+// y[c * n_out] for one row and COLS columns of x.
+template <class Row, int COLS> void tile(const char *w, const float *x, int64_t n_in, float *y, int64_t n_out) {
+    const Row row = {reinterpret_cast<decltype(Row::w)>(w)};
+    Vec acc[COLS][PARTS] = {};
     int64_t i = 0;
-    for (; i + LANES <= n_in; i += LANES) {
-        Vec xs[COLS];
-        for (int c = 0; c < COLS; c++) xs[c] = load_f32(x + c * n_in + i);
-        for (int r = 0; r < ROWS; r++) {
-            const Vec wv = rows[r].load(i);
-            for (int c = 0; c < COLS; c++) acc[r][c] += wv * xs[c];
+    for (; i + PARTS * LANES <= n_in; i += PARTS * LANES)
+        for (int p = 0; p < PARTS; p++) {
+            const Vec wv = row.load(i + p * LANES);
+            for (int c = 0; c < COLS; c++) acc[c][p] += wv * load_f32(x + c * n_in + i + p * LANES);
         }
+    for (int p = 0; i + LANES <= n_in; i += LANES, p++) {
+        const Vec wv = row.load(i);
+        for (int c = 0; c < COLS; c++) acc[c][p] += wv * load_f32(x + c * n_in + i);
     }
-    for (int r = 0; r < ROWS; r++) {
-        for (int c = 0; c < COLS; c++) {
-            float sum = sum_lanes(acc[r][c]);
-            for (int64_t t = i; t < n_in; t++) sum += rows[r].at(t) * x[c * n_in + t];
-            y[c * n_out + r] = sum;
-        }
+    for (int c = 0; c < COLS; c++) {
+        Vec total = acc[c][0];
+        for (int p = 1; p < PARTS; p++) total += acc[c][p];
+        float sum = sum_lanes(total);
+        for (int64_t t = i; t < n_in; t++) sum += row.at(t) * x[c * n_in + t];
+        y[c * n_out] = sum;
     }
 }
 
-template <int ROWS, int COLS>
-void tile_q8(const char *w, size_t row_bytes, const float *x, int64_t n_in, float *y, int64_t n_out) {
-    Vec acc[ROWS][COLS] = {};
+// A block's products are summed as q x before its scale d is applied once: d (q x) instead of (d q) x.
+template <int COLS> void tile_q8(const char *w, const float *x, int64_t n_in, float *y, int64_t n_out) {
+    const BlockQ8 *blocks = reinterpret_cast<const BlockQ8 *>(w);
+    Vec acc[COLS] = {};
     for (int64_t b = 0; b < n_in / 32; b++) {
-        for (int r = 0; r < ROWS; r++) {
-            const BlockQ8 &block = reinterpret_cast<const BlockQ8 *>(w + r * row_bytes)[b];
-            const Vec d = splat(ggml_fp16_to_fp32(block.d));
-            for (int j = 0; j < 32; j += LANES) {
-                const Vec wv = d * load_i8(block.qs + j); // the dequantised weight
-                for (int c = 0; c < COLS; c++) acc[r][c] += wv * load_f32(x + c * n_in + b * 32 + j);
-            }
+        const Vec d = splat(half_to_float(blocks[b].d));
+        Vec part[COLS] = {};
+        for (int j = 0; j < 32; j += LANES) {
+            const Vec q = load_i8(blocks[b].qs + j);
+            for (int c = 0; c < COLS; c++) part[c] += q * load_f32(x + c * n_in + b * 32 + j);
         }
+        for (int c = 0; c < COLS; c++) acc[c] += d * part[c];
     }
-    for (int r = 0; r < ROWS; r++)
-        for (int c = 0; c < COLS; c++) y[c * n_out + r] = sum_lanes(acc[r][c]);
+    for (int c = 0; c < COLS; c++) y[c * n_out] = sum_lanes(acc[c]);
 }
 
-typedef void (*Tile)(const char *, size_t, const float *, int64_t, float *, int64_t);
+typedef void (*Tile)(const char *, const float *, int64_t, float *, int64_t);
 
-template <int ROWS, int COLS> Tile tile_for(ggml_type type) {
+template <int COLS> Tile tile_for(ggml_type type) {
     switch (type) {
     case GGML_TYPE_F16:
-        return tile<RowF16, ROWS, COLS>;
+        return tile<RowF16, COLS>;
     case GGML_TYPE_BF16:
-        return tile<RowBF16, ROWS, COLS>;
+        return tile<RowBF16, COLS>;
     case GGML_TYPE_Q8_0:
-        return tile_q8<ROWS, COLS>;
+        return tile_q8<COLS>;
     default:
-        return tile<RowF32, ROWS, COLS>;
+        return tile<RowF32, COLS>;
     }
 }
 
 // Rows [first, last) for `columns` columns, COLS at a time.
 template <int COLS>
 void rows_for(const ggml_tensor *w, const float *x, float *y, int64_t columns, int64_t first, int64_t last) {
-    constexpr int ROWS = COLS == 1 ? 8 : 4; // enough independent sums to hide the latency of a fused multiply-add
-    const Tile many = tile_for<ROWS, COLS>(w->type), one = tile_for<1, COLS>(w->type);
+    const Tile run = tile_for<COLS>(w->type);
     const int64_t n_in = w->ne[0], n_out = w->ne[1];
-    const char *base = static_cast<const char *>(w->data);
-    int64_t r = first;
-    for (; r + ROWS <= last; r += ROWS)
+    for (int64_t r = first; r < last; r++)
         for (int64_t c = 0; c + COLS <= columns; c += COLS)
-            many(base + r * w->nb[1], w->nb[1], x + c * n_in, n_in, y + c * n_out + r, n_out);
-    for (; r < last; r++)
-        for (int64_t c = 0; c + COLS <= columns; c += COLS)
-            one(base + r * w->nb[1], w->nb[1], x + c * n_in, n_in, y + c * n_out + r, n_out);
+            run(static_cast<const char *>(w->data) + r * w->nb[1], x + c * n_in, n_in, y + c * n_out + r, n_out);
 }
 
 void run_linear(ggml_tensor *dst, int ith, int nth, void *) {
