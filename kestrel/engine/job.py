@@ -47,6 +47,7 @@ class Job:
         self._submitted, self._queued = submitted, time.monotonic()
         self._opened: float | None = None
         self._samples = self._chunks = 0
+        self._encode_seconds = 0.0
 
     def open(self, model: NativeModel) -> None:
         """Takes a slot and hands over the text. Raises EngineError."""
@@ -68,6 +69,7 @@ class Job:
     def collect(self) -> bool:
         """After a step: delivers ready samples. True if the utterance has ended."""
         assert self.session is not None
+        started = time.monotonic()
         status = self.session.status()
         if status.samples > 0:
             pcm = to_int16(self.session.read(status.samples))
@@ -75,6 +77,7 @@ class Job:
             self._samples += len(pcm)
             self._deliver(Chunk(pcm, start, self._chunks, time.monotonic() - self._submitted))
             self._chunks += 1
+        self._encode_seconds += time.monotonic() - started
         if status.starved and not status.finish:  # all text was handed over in `open`
             raise EngineError("the session waits for text although its text has ended")
         if status.finish:
@@ -120,6 +123,7 @@ class Job:
         clocks = status.phases if status is not None else ((0, 0),) * len(PHASES)
         for name, (nanoseconds, count) in zip(PHASES, clocks, strict=True):
             phases[name] = Phase(nanoseconds / 1e9, count)
+        phases["encode"] = Phase(self._encode_seconds, self._chunks)
         return MappingProxyType(phases)
 
     def _deliver(self, event: Event) -> None:

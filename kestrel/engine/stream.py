@@ -51,7 +51,8 @@ class Result:
 
     finish_reason: eos, length, repetition, silence, cancelled, deadline or context.
     phases: text, queue, prefill, falcon_step, sample, fast_graph, codec_build, codec_compute; of stages that serve
-    several utterances at once, this one's share. words: in order, those begun; empty where the model does not report
+    several utterances at once, this one's share; then encode: samples to 16 bits and their delivery.
+    words: in order, those begun; empty where the model does not report
     them (prompt text).
     """
 

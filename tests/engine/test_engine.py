@@ -32,7 +32,8 @@ from kestrel.engine import (
 from kestrel.engine.binding import NativeModel, NativeSession
 
 PATIENCE = 60.0
-PHASES = ["text", "queue", "prefill", "falcon_step", "sample", "fast_graph", "codec_build", "codec_compute"]
+PHASES = ["text", "queue", "prefill", "falcon_step", "sample", "fast_graph", "codec_build", "codec_compute", "encode"]
+
 TEXTS = [
     "The old man lived alone near the sea.",
     "Hello!",
