@@ -40,7 +40,7 @@ sanitize: $(VENV)/.installed ## native tests under AddressSanitizer and Undefine
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cmake -S native -B build/sanitize -G Ninja -DKESTREL_SANITIZE=ON -DKESTREL_TESTS=ON \
 	  -DCMAKE_BUILD_TYPE=RelWithDebInfo -DGGML_SOURCE_DIR=$$(ls -d $(KESTREL_GGML_CACHE)/libggml_python-*/ggml)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/ninja -C build/sanitize kestrel_tests
-	UBSAN_OPTIONS=print_stacktrace=1 build/sanitize/kestrel_tests kestrel/voices/default.gguf 300
+	TMPDIR="$(CURDIR)/build" UBSAN_OPTIONS=print_stacktrace=1 build/sanitize/kestrel_tests kestrel/voices/default.gguf 300
 
 bench: $(VENV)/.test ## memory and time per phase of the embedded voice and of full-size Audio8 dimensions
 	$(BIN)/python -m bench.phases $(ARGS)

@@ -1,1 +1,1 @@
-"""Engine micro-benchmarks. They report ratios and medians of interleaved runs: absolute times mean little on a shared machine."""
+"""Engine micro-benchmarks: ratios and medians of interleaved runs, since a shared machine's absolute times mean little."""

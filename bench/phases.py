@@ -92,8 +92,7 @@ def measure(engine: Engine, streams: int, max_seconds: float) -> Run:
     wall = time.monotonic() - start
     audio = sum(result.audio_seconds for result in results)
     phases = {
-        name: sum(result.phases[name].seconds for result in results if name in result.phases) / audio
-        for name in PHASES
+        name: sum(result.phases[name].seconds for result in results if name in result.phases) / audio for name in PHASES
     }
     return Run(wall / audio, first, phases)
 
@@ -133,7 +132,9 @@ def main() -> None:
     parser.add_argument("--model", default="default")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--streams", type=int, default=1)
-    parser.add_argument("--max-seconds", type=float, default=None, help="audio of one stream; default 2 for audio8, else 30")
+    parser.add_argument(
+        "--max-seconds", type=float, default=None, help="audio of one stream; default 2 for audio8, else 30"
+    )
     parser.add_argument("--write", type=Path, default=None, help="append the report to this Markdown file")
     options = parser.parse_args()
     max_seconds = options.max_seconds or (2.0 if options.model == "audio8" else 30.0)

@@ -57,13 +57,13 @@ enum ks_plain {
 };
 
 enum ks_phase { /* index into the phase arrays; the service adds queue, text, encode and send_wait */
-    KS_PHASE_PREFILL = 0,
-    KS_PHASE_SLOW_STEP = 1,
-    KS_PHASE_SAMPLE = 2,
-    KS_PHASE_FAST_GRAPH = 3,
-    KS_PHASE_CODEC_BUILD = 4,
-    KS_PHASE_CODEC_COMPUTE = 5,
-    KS_PHASE_COUNT = 6
+                KS_PHASE_PREFILL = 0,
+                KS_PHASE_SLOW_STEP = 1,
+                KS_PHASE_SAMPLE = 2,
+                KS_PHASE_FAST_GRAPH = 3,
+                KS_PHASE_CODEC_BUILD = 4,
+                KS_PHASE_CODEC_COMPUTE = 5,
+                KS_PHASE_COUNT = 6
 };
 
 enum ks_finish {
@@ -79,8 +79,16 @@ enum ks_finish {
 enum ks_text_mode { KS_TEXT_PROMPT = 0, KS_TEXT_INTERLEAVED = 1 };
 
 /* State a test can read back with ks_session_state. */
-enum ks_state { KS_STATE_CONV = 0, KS_STATE_SSM = 1, KS_STATE_KEY = 2, KS_STATE_VALUE = 3, KS_STATE_HIDDEN = 4,
-                KS_STATE_LOGITS = 5, KS_STATE_FAST_LOGITS = 6, KS_STATE_LAYER = 7 };
+enum ks_state {
+    KS_STATE_CONV = 0,
+    KS_STATE_SSM = 1,
+    KS_STATE_KEY = 2,
+    KS_STATE_VALUE = 3,
+    KS_STATE_HIDDEN = 4,
+    KS_STATE_LOGITS = 5,
+    KS_STATE_FAST_LOGITS = 6,
+    KS_STATE_LAYER = 7
+};
 
 typedef struct ks_load_params {
     int32_t n_slots;       /* sequences that can run at once, 1 to 64; default 4 */
@@ -102,13 +110,13 @@ typedef struct ks_model_info {
     int32_t max_positions;  /* positions a slot */
     int32_t n_slots;
     int32_t n_threads;
-    int32_t backend;        /* ks_backend in use for the codec */
+    int32_t backend; /* ks_backend in use for the codec */
     int32_t slow_layers, slow_dim, fast_layers, fast_dim;
     int64_t n_parameters;
-    int64_t weight_bytes;   /* mapped from the file */
-    int64_t packed_bytes;   /* copies packed at load */
-    int64_t state_bytes;    /* all slots together */
-    int64_t compute_bytes;  /* graph working memory planned so far */
+    int64_t weight_bytes;  /* mapped from the file */
+    int64_t packed_bytes;  /* copies packed at load */
+    int64_t state_bytes;   /* all slots together */
+    int64_t compute_bytes; /* graph working memory planned so far */
 } ks_model_info;
 
 typedef struct ks_sampling {
@@ -130,8 +138,9 @@ typedef struct ks_limits {
 } ks_limits;
 
 typedef struct ks_session_params {
-    const int32_t *prompt; /* [1 + n_codebooks][n_columns], row 0 = text-vocabulary ids, then codes (0 at text positions) */
-    int32_t n_columns;     /* > 0 */
+    const int32_t
+        *prompt;       /* [1 + n_codebooks][n_columns], row 0 = text-vocabulary ids, then codes (0 at text positions) */
+    int32_t n_columns; /* > 0 */
     uint64_t seed;
     ks_sampling sampling;
     ks_limits limits;
@@ -146,13 +155,13 @@ typedef struct ks_phase_clock {
 } ks_phase_clock;
 
 typedef struct ks_session_status {
-    int32_t finish;     /* ks_finish */
-    int32_t frames;     /* frames generated */
-    int32_t samples;    /* PCM samples ready for ks_session_read */
-    int32_t segments;   /* interleaved text: text segments consumed */
-    int32_t starved;    /* interleaved text: 1 while the session waits for ks_session_push */
-    int32_t positions;  /* context positions used */
-    ks_phase_clock phases[6]; /* this session's share; shares of all sessions add up to the step's time */
+    int32_t finish;           /* ks_finish */
+    int32_t frames;           /* frames generated */
+    int32_t samples;          /* PCM samples ready for ks_session_read */
+    int32_t segments;         /* interleaved text: text segments consumed */
+    int32_t starved;          /* interleaved text: 1 while the session waits for ks_session_push */
+    int32_t positions;        /* context positions used */
+    ks_phase_clock phases[6]; /* the session's share: all sessions' shares add up to the step's time */
 } ks_session_status;
 
 KS_API const char *ks_version(void);
@@ -194,8 +203,8 @@ KS_API void ks_session_cancel(ks_session *session);
 KS_API void ks_session_close(ks_session *session);
 /* Tests. Copies a state to `out` as float32 and returns its length in *n (out may be NULL to ask for it).
  * CONV [channels][conv - 1] oldest first, SSM [heads][head_dim][state], KEY and VALUE [positions][kv_heads][head_dim],
- * HIDDEN [slow_dim] after the final norm, LOGITS [n_semantic + 1 or 2], FAST_LOGITS [n_codebooks - 1][rows] of the last
- * frame; LAYER [slow_dim]: output of slow layer `layer` at the last position (needs load_params.record). */
+ * HIDDEN [slow_dim] after the final norm, LOGITS [n_semantic + 1 or 2]; only with load_params.record: FAST_LOGITS
+ * [n_codebooks - 1][rows] of the last frame, LAYER [slow_dim] = output of slow layer `layer` at the last position. */
 KS_API int32_t ks_session_state(const ks_session *session, int32_t state, int32_t layer, float *out, int64_t max,
                                 int64_t *n);
 
@@ -206,11 +215,12 @@ KS_API int32_t ks_decoder_open(ks_model *model, ks_decoder **out);
 KS_API int32_t ks_decoder_run(ks_decoder *decoder, const int32_t *codes, int32_t n_frames, float *pcm);
 KS_API void ks_decoder_close(ks_decoder *decoder);
 
-/* One operation on its own, for tests. `name`: conv1d, conv_transpose1d, depthwise, linear, snake, rms_norm, layer_norm,
- * window_attention. Inputs and their shapes are those of native/src/ops/<name>.h. plain: 1 = stock ggml operations. */
+/* One operation on its own, for tests. `name`: conv1d, conv_transpose1d, depthwise, linear, snake, rms_norm,
+ * layer_norm, window_attention. Inputs and their shapes are those of native/src/ops/<name>.h. plain: 1 = stock ggml
+ * operations. */
 typedef struct ks_array {
-    const char *type;   /* f32, f16, bf16, q8_0, i32 */
-    int64_t shape[4];   /* slowest axis first, unused axes = 0 */
+    const char *type; /* f32, f16, bf16, q8_0, i32 */
+    int64_t shape[4]; /* slowest axis first, unused axes = 0 */
     const void *data;
 } ks_array;
 KS_API int32_t ks_op_run(const char *name, const ks_array *inputs, int32_t n_inputs, const int32_t *options,

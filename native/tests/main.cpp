@@ -223,7 +223,7 @@ void fuzz(const char *path, int mutations) {
     const size_t infos = original.find("embed_tokens.weight");
     expect(infos != std::string::npos, "a table of tensors");
     const char *folder = std::getenv("TMPDIR");
-    std::string name = std::string(folder ? folder : "/tmp") + "/kestrel-fuzz-XXXXXX";
+    std::string name = (folder ? std::string(folder) + "/" : std::string()) + "kestrel-fuzz-XXXXXX";
     const int fd = mkstemp(name.data());
     expect(fd >= 0, "temporary file");
     if (fd < 0) return;

@@ -16,8 +16,8 @@ MUTATIONS = 2000
 @pytest.mark.heavy
 @pytest.mark.parametrize("share", range(2))
 def test_damaged_files(models: Models, share: int, tmp_path: Path) -> None:
-    """Catches reads beyond the file, trust in a damaged count, type or offset, and hangs. A process of its own takes the
-    files, so that a crash is seen, together with the number of the file that caused it."""
+    """Catches reads beyond the file, trust in a damaged count, type or offset, and hangs. A process of its own takes
+    the files, so that a crash is seen, together with the number of the file that caused it."""
     script = Path(__file__).with_name("load_damaged.py")
     count = MUTATIONS // 2
     run = subprocess.run(

@@ -27,8 +27,8 @@ def stored(weight: Floats, kind: str) -> tuple[Stored, NDArray[np.float64]]:
 @pytest.mark.parametrize("kind", TYPES)
 @pytest.mark.parametrize(("rows", "width"), SHAPES)
 def test_columns_are_exact_and_independent(kind: str, rows: int, width: int) -> None:
-    """Catches wrong tails and block offsets (against float64), activations quantised on the way, and any dependence of a
-    column on how many columns or threads there are: the bits must be those of the column alone."""
+    """Catches wrong tails and block offsets (against float64), activations quantised on the way, and any dependence of
+    a column on how many columns or threads there are: the bits must be those of the column alone."""
     if kind == "q8_0" and width % 32:
         width = 64
     generator = np.random.default_rng([rows, width])

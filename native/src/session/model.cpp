@@ -132,7 +132,7 @@ void Model::close(Session *session) {
 
 void Model::push(Session &session, const int32_t *ids, int n) {
     if (!lm_.interleaved) throw Error(KS_ERROR_STATE, "this model takes its whole text in the prompt");
-    if (session.text_ended) throw Error(KS_ERROR_STATE, "the text of this session has ended");
+    if (session.text_ended) throw Error(KS_ERROR_STATE, "no text can follow: the session was told so");
     if (!session.running()) throw Error(KS_ERROR_STATE, "the session has ended");
     if (!ids || n <= 0) throw Error(KS_ERROR_ARGUMENT, "the segment is empty");
     check_ids(ids, n, "segment id");

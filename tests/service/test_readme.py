@@ -11,7 +11,7 @@ import soundfile
 
 from tests.service.server_process import Server
 
-README = (Path(__file__).parents[1] / "README.md").read_text()
+README = (Path(__file__).parents[2] / "README.md").read_text()
 
 
 def example(name: str, server: Server) -> str:
