@@ -1,1 +1,1 @@
-"""Engine micro-benchmarks: ratios and medians of interleaved runs, since a shared machine's absolute times mean little."""
+"""Engine micro-benchmarks: ratios and medians of interleaved runs; a shared machine's absolute times mean little."""
