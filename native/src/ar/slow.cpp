@@ -13,7 +13,7 @@ constexpr size_t MAX_PLANS = 256; // prefill lengths and slot sets come and go; 
 
 SlowStage::SlowStage(ModelFile &file, const LmDims &lm, const SlowDims &dims, Backend &backend, int n_slots,
                      uint32_t plain_ops, bool record)
-    : lm_(lm), dims_(dims), backend_(backend), n_slots_(n_slots), plain_linear_(plain_ops & KS_PLAIN_LINEAR),
+    : lm_(lm), dims_(dims), backend_(backend), plain_linear_(plain_ops & KS_PLAIN_LINEAR),
       plain_mamba_(plain_ops & KS_PLAIN_MAMBA), plain_attention_(plain_ops & KS_PLAIN_ATTENTION), record_(record),
       home_(size_t(dims.layers) * 5 + 1) {
     const int64_t d = dims.dim;

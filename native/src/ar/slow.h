@@ -64,7 +64,6 @@ class SlowStage {
     LmDims lm_;
     SlowDims dims_;
     Backend &backend_;
-    int n_slots_;
     bool plain_linear_, plain_mamba_, plain_attention_, record_;
     ggml_tensor *embed_tokens_, *codebook_embeddings_, *norm_, *head_;
     std::vector<Layer> layers_;
