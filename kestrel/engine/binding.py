@@ -29,7 +29,7 @@ _SOURCE_HEADER = Path(__file__).parents[2] / "native" / "include" / "kestrel.h"
 _BEGIN, _END = "/* cdef: begin */", "/* cdef: end */"
 
 PHASES = ("prefill", "falcon_step", "sample", "fast_graph", "codec_build", "codec_compute")
-FINISHES = ("", "eos", "length", "repetition", "silence", "cancelled", "context")
+FINISHES = ("", "eos", "length", "repetition", "silence", "cancelled", "context", "numeric")
 TEXT_MODES = ("prompt", "interleaved")
 BACKENDS = ("auto", "cpu", "metal")
 

@@ -80,7 +80,9 @@ class Job:
         self._encode_seconds += time.monotonic() - started
         if status.starved and not status.finish:  # all text was handed over in `open`
             raise EngineError("the session waits for text although its text has ended")
-        if status.finish:
+        if status.finish == "numeric":
+            self.fail(EngineError("the model's scores overflowed on this text; try other wording"))
+        elif status.finish:
             self.finish(status.finish, status)
         return bool(status.finish)
 

@@ -73,7 +73,8 @@ enum ks_finish {
     KS_FINISH_REPETITION = 3, /* the repetition guard ended a loop */
     KS_FINISH_SILENCE = 4,    /* the silence guard ended a murmur */
     KS_FINISH_CANCELLED = 5,  /* ks_session_cancel */
-    KS_FINISH_CONTEXT = 6     /* no position left in the model's context */
+    KS_FINISH_CONTEXT = 6,    /* no position left in the model's context */
+    KS_FINISH_NUMERIC = 7     /* the model's scores were not finite; other sessions are not affected */
 };
 
 enum ks_text_mode { KS_TEXT_PROMPT = 0, KS_TEXT_INTERLEAVED = 1 };

@@ -17,7 +17,7 @@ from tests.reference.sampler import GREEDY, Sampling
 
 CONV, SSM, KEY, VALUE, HIDDEN, LOGITS, FAST_LOGITS, LAYER = range(8)
 PLAIN_LINEAR, PLAIN_MAMBA, PLAIN_ATTENTION, PLAIN_CONV, PLAIN_SNAKE, PLAIN_ALL = 1, 2, 4, 8, 16, 31
-FINISHES = ("running", "eos", "length", "repetition", "silence", "cancelled", "context")
+FINISHES = ("running", "eos", "length", "repetition", "silence", "cancelled", "context", "numeric")
 
 MAX_STEPS = 5000
 

@@ -15,6 +15,13 @@ uint64_t now_ns() {
             .count());
 }
 
+// A model can overflow on one text: that utterance ends, and its numbers touch nobody else's.
+bool finite(const float *values, size_t n) {
+    for (size_t i = 0; i < n; i++)
+        if (!std::isfinite(values[i])) return false;
+    return true;
+}
+
 float level(const float *pcm, int n) { // root mean square
     double sum = 0;
     for (int i = 0; i < n; i++) sum += double(pcm[i]) * double(pcm[i]);
@@ -137,6 +144,7 @@ void Model::slow_step(const std::vector<Session *> &sessions) {
 
 int Model::draw(Session &s) {
     const uint64_t start = now_ns();
+    if (!finite(s.logits.data(), s.logits.size())) return -1;
     std::vector<float> scores = s.logits;
     if (lm_.has_next) { // NEXT while text is left, the end only after it
         const bool text_left = !s.segments.empty() || !s.text_ended;
@@ -155,6 +163,10 @@ int Model::next_semantic(Session &s) {
             lm_.has_next && s.limits.max_segment_frames > 0 && s.segment_frames >= s.limits.max_segment_frames;
         const bool text_left = !s.segments.empty() || !s.text_ended;
         const int token = overdue ? (text_left ? lm_.next_class() : lm_.eos_class()) : draw(s);
+        if (token < 0) {
+            s.finish = KS_FINISH_NUMERIC;
+            return -1;
+        }
         if (token == lm_.eos_class()) {
             s.finish = KS_FINISH_EOS;
             return -1;
@@ -195,6 +207,10 @@ void Model::fast_frames(const std::vector<Session *> &sessions, const std::vecto
         [&](int i, int codebook, const float *logits) {
             const uint64_t begin = now_ns();
             Session &s = *sessions[size_t(i)];
+            if (!finite(logits, size_t(lm_.residual_size))) {
+                s.finish = KS_FINISH_NUMERIC; // its frame is dropped below
+                return 0;
+            }
             if (params_.record) s.fast_logits.insert(s.fast_logits.end(), logits, logits + lm_.residual_size);
             const int code = draw_code(logits, lm_.residual_size, s.sampling, s.seed, s.draws, codebook);
             const uint64_t ns = now_ns() - begin;
@@ -206,12 +222,13 @@ void Model::fast_frames(const std::vector<Session *> &sessions, const std::vecto
     const uint64_t share = (now_ns() - start - sampling_ns) / n;
     for (size_t i = 0; i < n; i++) {
         Session &s = *sessions[i];
+        charge(s, KS_PHASE_FAST_GRAPH, share, uint64_t(std::max(1, n_codebooks - 1)));
+        if (!s.running()) continue;
         const int32_t *frame = &codes[i * size_t(n_codebooks)];
         s.codes.insert(s.codes.end(), frame, frame + n_codebooks);
         s.segment_frames++;
         s.pending.push_back(lm_.semantic_begin + frame[0]); // the column the next step reads
         s.pending.insert(s.pending.end(), frame, frame + n_codebooks);
-        charge(s, KS_PHASE_FAST_GRAPH, share, uint64_t(std::max(1, n_codebooks - 1)));
         if (s.repetition.trips(frame[0]))
             s.finish = KS_FINISH_REPETITION;
         else if (s.frames() >= s.limits.max_frames)
