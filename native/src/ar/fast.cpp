@@ -40,20 +40,11 @@ std::unique_ptr<FastStage::Plan> FastStage::build(const std::vector<int> &slots,
                                        backend_.pool());
     Graph &g = plan->graph;
     ggml_context *ctx = g.ctx();
-    Columns &cols = plan->columns;
-    cols.n_sequences = n_sequences;
-    cols.tokens_each = tokens_each;
-    cols.slots = slots;
+    plan->columns =
+        make_columns(g, n_sequences, tokens_each, slots, plain_attention_ ? dims_.attention.capacity : 0, false);
+    const Columns &cols = plan->columns;
     const int n = cols.count();
     plan->embedded = g.input(GGML_TYPE_F32, dims_.dim, n);
-    cols.slot = g.input(GGML_TYPE_I32, n_sequences);
-    cols.position = g.input(GGML_TYPE_I32, n_sequences);
-    if (plain_attention_) {
-        cols.bucket = dims_.attention.capacity;
-        cols.mask = g.input(GGML_TYPE_F32, cols.bucket, tokens_each, n_sequences);
-        cols.kv_row = g.input(GGML_TYPE_I32, n);
-        cols.rope_row = g.input(GGML_TYPE_I32, n);
-    }
     const int64_t q_size = dims_.attention.q_size(), kv_size = dims_.attention.kv_size();
     ggml_tensor *h = plan->embedded; // [dim, columns]
     for (const Layer &w : layers_) {
@@ -86,20 +77,8 @@ FastStage::Plan &FastStage::plan_for(const std::vector<int> &slots, int tokens_e
 void FastStage::pass(const std::vector<int> &slots, int position, int tokens_each, const std::vector<float> &embedded,
                      const float **logits) {
     Plan &plan = plan_for(slots, tokens_each);
-    Columns &cols = plan.columns;
     std::memcpy(plan.embedded->data, embedded.data(), ggml_nbytes(plan.embedded));
-    const int n = int(slots.size());
-    for (int s = 0; s < n; s++) {
-        if (cols.slot->data) static_cast<int32_t *>(cols.slot->data)[s] = slots[size_t(s)];
-        if (cols.position->data) static_cast<int32_t *>(cols.position->data)[s] = position;
-        for (int t = 0; plain_attention_ && t < tokens_each; t++) {
-            const int column = s * tokens_each + t, p = position + t;
-            static_cast<int32_t *>(cols.kv_row->data)[column] = slots[size_t(s)] * dims_.attention.capacity + p;
-            static_cast<int32_t *>(cols.rope_row->data)[column] = p;
-            float *mask = static_cast<float *>(cols.mask->data) + size_t(column) * cols.bucket;
-            for (int i = 0; i < cols.bucket; i++) mask[i] = i <= p ? 0.0f : -INFINITY;
-        }
-    }
+    feed_columns(plan.columns, slots, std::vector<int>(slots.size(), position), dims_.attention.capacity);
     plan.graph.compute();
     *logits = static_cast<const float *>(plan.logits->data);
 }

@@ -88,21 +88,9 @@ std::unique_ptr<SlowStage::Plan> SlowStage::build(int n_sequences, int tokens_ea
     auto plan = std::make_unique<Plan>(64 + nodes_a_layer * layers_.size(), backend_.pool());
     Graph &g = plan->graph;
     ggml_context *ctx = g.ctx();
-    Columns &cols = plan->columns;
-    cols.n_sequences = n_sequences;
-    cols.tokens_each = tokens_each;
-    cols.slots = slots;
-    cols.bucket = bucket;
-    const int n = cols.count();
-    plan->embedded = g.input(GGML_TYPE_F32, dims_.dim, n);
-    cols.slot = g.input(GGML_TYPE_I32, n_sequences);
-    cols.position = g.input(GGML_TYPE_I32, n_sequences);
-    if (plain_attention_) {
-        cols.mask = g.input(GGML_TYPE_F32, bucket, tokens_each, n_sequences);
-        cols.kv_row = g.input(GGML_TYPE_I32, n);
-        cols.rope_row = g.input(GGML_TYPE_I32, n);
-    }
-    if (plain_mamba_) cols.zero = g.input(GGML_TYPE_I32, 1);
+    plan->columns = make_columns(g, n_sequences, tokens_each, slots, bucket, plain_mamba_);
+    const Columns &cols = plan->columns;
+    plan->embedded = g.input(GGML_TYPE_F32, dims_.dim, cols.count());
 
     ggml_tensor *h = plan->embedded; // [dim, columns]
     for (const Layer &w : layers_) {
@@ -149,32 +137,10 @@ SlowStage::Plan &SlowStage::plan_for(const SlowInput &input) {
     return *plans_.emplace(key, std::move(plan)).first->second;
 }
 
-void SlowStage::feed(Plan &plan, const SlowInput &input) {
-    const int n = int(input.slots.size()), each = input.tokens_each;
-    Columns &cols = plan.columns;
-    std::memcpy(plan.embedded->data, input.embedded.data(), ggml_nbytes(plan.embedded));
-    // gallocr gives no memory to inputs that no node reads: slot and position in an all-plain graph
-    if (cols.slot->data) std::memcpy(cols.slot->data, input.slots.data(), size_t(n) * sizeof(int32_t));
-    if (cols.position->data) std::memcpy(cols.position->data, input.positions.data(), size_t(n) * sizeof(int32_t));
-    if (cols.zero && cols.zero->data) *static_cast<int32_t *>(cols.zero->data) = 0;
-    if (!plain_attention_) return;
-    float *mask = static_cast<float *>(cols.mask->data);
-    int32_t *kv_row = static_cast<int32_t *>(cols.kv_row->data),
-            *rope_row = static_cast<int32_t *>(cols.rope_row->data);
-    for (int s = 0; s < n; s++) {
-        for (int t = 0; t < each; t++) {
-            const int position = input.positions[size_t(s)] + t, column = s * each + t;
-            kv_row[column] = input.slots[size_t(s)] * dims_.attention.capacity + position;
-            rope_row[column] = position;
-            for (int p = 0; p < cols.bucket; p++)
-                mask[size_t(column) * cols.bucket + p] = p <= position ? 0.0f : -INFINITY;
-        }
-    }
-}
-
 void SlowStage::run(const SlowInput &input, SlowOutput &output) {
     Plan &plan = plan_for(input);
-    feed(plan, input);
+    std::memcpy(plan.embedded->data, input.embedded.data(), ggml_nbytes(plan.embedded));
+    feed_columns(plan.columns, input.slots, input.positions, dims_.attention.capacity);
     plan.graph.compute();
     auto read = [](const ggml_tensor *t, std::vector<float> &out) {
         out.resize(size_t(ggml_nelements(t)));

@@ -59,7 +59,6 @@ class SlowStage {
     };
     Plan &plan_for(const SlowInput &input);
     std::unique_ptr<Plan> build(int n_sequences, int tokens_each, const std::vector<int> &slots, int bucket);
-    void feed(Plan &plan, const SlowInput &input);
 
     LmDims lm_;
     SlowDims dims_;

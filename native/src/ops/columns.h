@@ -1,7 +1,7 @@
 // Which sequence each column of an AR graph belongs to.
 #pragma once
 
-#include "ggml.h"
+#include "graph.h"
 #include <vector>
 
 namespace ks {
@@ -23,5 +23,13 @@ struct Columns {
 
     int count() const { return n_sequences * tokens_each; }
 };
+
+// Makes the host-fed tensors of a graph. bucket > 0: also those of masked attention; bound: also ssm_scan's.
+Columns make_columns(Graph &graph, int n_sequences, int tokens_each, const std::vector<int> &slots, int bucket,
+                     bool bound);
+
+// Writes slots and positions (one a sequence) before a compute. capacity: K/V positions a slot.
+void feed_columns(const Columns &columns, const std::vector<int> &slots, const std::vector<int> &positions,
+                  int capacity);
 
 } // namespace ks
