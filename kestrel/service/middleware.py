@@ -110,8 +110,8 @@ class BodyLimit:
         """The body, or None if it is too large. An early disconnect gives what came; the parser then refuses it."""
         announced = headers.get("content-length", "0")
         too_large = int(announced) > self.limit if announced.isdigit() else False
-        if too_large and headers.get("expect", "").lower() == "100-continue":
-            return None  # the client waits for our word before it sends
+        if too_large and (headers.get("expect", "").lower() == "100-continue" or int(announced) > _DRAIN_BYTES):
+            return None  # the client waits for our word before it sends, or has more to send than we would read
         chunks: list[bytes] = []
         size = 0
         while True:

@@ -67,7 +67,7 @@ class SpeechRequest(BaseModel):
     )
     max_seconds: float | None = Field(
         default=None,
-        gt=0,
+        ge=0.1,
         description="Stop after this much audio, up to `limits.max_seconds` of GET /v1/models. A text cut by it has "
         "finish reason `length`.",
         examples=[30],

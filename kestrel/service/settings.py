@@ -19,7 +19,8 @@ _INTRODUCTION = """# Settings
 Environment variables of `kestrel serve`; the command-line options of the same names win over them. This page is made
 from the class `Settings` (`python -m kestrel.service.settings`).
 """
-_ELSEWHERE = {"KESTREL_LIBRARY"}  # read by the engine's binding
+# read by the engine's binding and by the native build
+_ELSEWHERE = {"KESTREL_LIBRARY", "KESTREL_GGML_CACHE", "KESTREL_GGML_SOURCE", "KESTREL_CPU"}
 
 
 def _power_of_two(value: int) -> int:

@@ -69,7 +69,7 @@ enum ks_phase { /* index into the phase arrays; the service adds queue, text, en
 enum ks_finish {
     KS_FINISH_NONE = 0,       /* still running */
     KS_FINISH_EOS = 1,        /* the model ended the utterance */
-    KS_FINISH_LENGTH = 2,     /* limits.max_frames reached */
+    KS_FINISH_LENGTH = 2,     /* limits.max_frames, or limits.max_segment_frames after the last word */
     KS_FINISH_REPETITION = 3, /* the repetition guard ended a loop */
     KS_FINISH_SILENCE = 4,    /* the silence guard ended a murmur */
     KS_FINISH_CANCELLED = 5,  /* ks_session_cancel */

@@ -81,7 +81,7 @@ class Reference:
                 draws += 1
             out.logits.append(state.logits[-1])
             if token == eos:
-                out.finish = "eos"
+                out.finish = "length" if overdue else "eos"
                 break
             if token > eos:
                 out.segment_frames.append(len(out.frames))

@@ -168,7 +168,7 @@ int Model::next_semantic(Session &s) {
             return -1;
         }
         if (token == lm_.eos_class()) {
-            s.finish = KS_FINISH_EOS;
+            s.finish = overdue ? KS_FINISH_LENGTH : KS_FINISH_EOS; // forced: the model itself has not ended
             return -1;
         }
         if (token < lm_.semantic_size) {
