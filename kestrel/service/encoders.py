@@ -100,7 +100,9 @@ class FfmpegEncoder:
         if audio.bit_rate is not None:
             self._stream.codec_context.bit_rate = audio.bit_rate
         self._position = 0
-        self._packets = 0
+        self._container.start_encoding()
+        # Kept back, so that the first bytes of a reply always are audio too.
+        self._head = self._file.take() if isinstance(self._file, _Pipe) else b""
 
     def encode(self, pcm: Pcm) -> bytes:
         if len(pcm):
@@ -113,18 +115,17 @@ class FfmpegEncoder:
         page or the sizes only after the second."""
         self._mux(None)
         self._container.close()
-        return self._file.getvalue() if isinstance(self._file, io.BytesIO) else self._file.take()
+        return self._file.getvalue() if isinstance(self._file, io.BytesIO) else self._ready()
 
     def _mux(self, frame: av.AudioFrame | None) -> None:
         for packet in self._stream.encode(frame):
             self._container.mux(packet)
-            self._packets += 1
 
     def _ready(self) -> bytes:
-        # Packets of the header alone are kept back, so that the first bytes of a reply always are audio too.
-        if isinstance(self._file, io.BytesIO) or not self._packets:
-            return b""
-        return self._file.take()
+        data = self._file.take() if isinstance(self._file, _Pipe) else b""
+        if data:
+            data, self._head = self._head + data, b""
+        return data
 
 
 def encoder(name: str, sample_rate: int, *, whole: bool) -> Encoder:

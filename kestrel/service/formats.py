@@ -17,8 +17,8 @@ SLOWEST, FASTEST = 0.25, 4.0
 class AudioFormat:
     """One value of `format`. `codec` and `muxer` are FFmpeg's names, empty for the two formats without compression.
 
-    `priming`: samples of silence that a decoder gives before the audio of a *streamed* reply, because the stream
-    cannot tell it how many to drop.
+    `priming`: samples of silence that a decoder gives before the audio, because the stream cannot tell it how many to
+    drop. A whole MP3 can, in a tag at its front; AAC in ADTS never can.
     """
 
     name: str

@@ -155,7 +155,8 @@ def mutated(rng: random.Random) -> bytes:
         "timings",
     ]
     good = {"text": "Hi.", "voice": "default", "language": "en", "seed": 7, "temperature": 0.5, "top_p": 0.9,
-            "top_k": 9, "max_seconds": 0.1, "stream": "audio", "format": "mp3", "speed": 1.5, "timings": False}  # fmt: skip
+            "top_k": 9, "max_seconds": 0.1, "stream": "audio", "format": "mp3", "speed": 1.5,
+            "timings": False}  # fmt: skip
     body: dict[str, Any] = {"text": "Hi."} | {name: good[name] for name in fields if rng.random() < 0.5}
     if rng.random() < 0.5:
         for _ in range(rng.randint(1, 3)):

@@ -22,7 +22,8 @@ def page() -> dict[str, Any]:
 def test_every_route_is_described_with_its_errors(page: dict[str, Any]) -> None:
     """Catches routes without a summary, errors without an example, and the framework's 422 that we never send."""
     assert set(page["paths"]) == {
-        "/v1/tts", "/v1/audio/speech", "/v1/voices", "/v1/models", "/v1/models/{model}", "/livez", "/readyz", "/metrics",
+        "/v1/tts", "/v1/audio/speech", "/v1/voices", "/v1/models", "/v1/models/{model}", "/livez", "/readyz",
+        "/metrics",
     }  # fmt: skip
     for path, operations in page["paths"].items():
         for operation in operations.values():
