@@ -48,6 +48,8 @@ class Alignment:
             return at, at
         last = min(first + count, len(self._places)) - 1
         start, end = self._places[min(first, last)], self._places[last] + 1
+        while end < len(self._original) and unicodedata.category(self._original[end])[0] == "M":
+            end += 1  # an accent belongs to its letter
         if not punctuation:
             return start, end
         low = self._ending(self._places[first - 1] + 1) if first > 0 else 0

@@ -49,10 +49,10 @@ FORMATS: Mapping[str, AudioFormat] = MappingProxyType(
             "mp3", "audio/mpeg", "mp3", "libmp3lame", "mp3", _MPEG_RATES, 80_000, 1105,
             muxer_options={"id3v2_version": "0"},
         ),
-        # A page holds 80 ms: Ogg's default of a second would keep the first audio back for as long.
+        # A page holds 40 ms: Ogg's default of a second would keep the first audio back for as long.
         "opus": AudioFormat(
             "opus", "audio/ogg;codecs=opus", "opus", "libopus", "ogg", (16000, 24000, 48000), 48_000,
-            muxer_options={"page_duration": "80000"},
+            muxer_options={"page_duration": "40000"},
         ),
         "aac": AudioFormat("aac", "audio/aac", "aac", "aac", "adts", _MPEG_RATES, 64_000, 1024),
         # Short frames for the same reason; no padding, which is room for tags that nobody will write.

@@ -61,6 +61,7 @@ class SpeechResponse(Response):
         self._begun = False
         self._timeline: Timeline | None = None
         self._piece: int | None = None  # that the latest block belongs to
+        self._held = b""
         self._emitted_seconds = 0.0  # audio in the bytes so far
         self._encode_seconds = 0.0
         self._send_seconds = 0.0
@@ -147,16 +148,23 @@ class SpeechResponse(Response):
         if isinstance(event, Block):
             self._piece = event.piece
             data = self._output.encode(event.pcm)
-            return self._framing.audio(data, self._place()) if data else b""
+            return self._released() + self._framing.audio(data, self._place()) if data else b""
         timeline = self._times()
-        return b"" if timeline is None else self._framing.sentence(timeline.ended(event.piece, event.result))
+        if timeline is not None:
+            self._held += self._framing.sentence(timeline.ended(event.piece, event.result))
+        return self._released() if self._begun else b""
+
+    def _released(self) -> bytes:
+        """What was held back: the end of a sentence must not begin the reply, which is an error without audio."""
+        data, self._held = self._held, b""
+        return data
 
     async def _end(self) -> bytes:
         """The last bytes of the reply. Framed apart from their encoding, so that the summary tells of all of that."""
         if self._piece is None:
             raise _no_audio()
         data = await self._work(self._output.finish)
-        return await self._work(lambda: self._framing.done(data, self._place(), self._summary()))
+        return await self._work(lambda: self._released() + self._framing.done(data, self._place(), self._summary()))
 
     def _place(self) -> Place:
         assert self._piece is not None
