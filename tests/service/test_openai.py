@@ -179,9 +179,12 @@ def test_overload_is_a_rate_limit_error(tmp_path: Path) -> None:
     try:
         with (
             OpenAI(base_url=f"{server.url}/v1", api_key="anything", max_retries=0, timeout=120) as client,
-            client.audio.speech.with_streaming_response.create(model="tts-1", voice="alloy", input=LONG) as reply,
+            client.audio.speech.with_streaming_response.create(
+                model="tts-1", voice="alloy", input=f"{LONG} " * 5
+            ) as reply,
         ):
-            assert next(reply.iter_bytes())
+            chunks = reply.iter_bytes()  # one that is dropped closes its stream
+            assert next(chunks)
             with pytest.raises(openai.RateLimitError) as caught:
                 create(client)
             assert int(caught.value.response.headers["retry-after"]) >= 1
