@@ -34,9 +34,10 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class PieceEnd:
-    """Piece number `piece` has been spoken; all its blocks came before."""
+    """Piece number `piece`, which began `start` seconds into the audio, has been spoken; its blocks came before."""
 
     piece: int
+    start: float
     result: Result
 
 
@@ -114,10 +115,10 @@ class Job:
                     self.totals = self.totals.cut_short()
                     break
                 await self._room(ticket)
-                utterance = self._speech.utterance(piece, index, self.totals.audio_seconds)
-                result = await self._speak(utterance, index, ticket)
+                start = self.totals.audio_seconds
+                result = await self._speak(self._speech.utterance(piece, index, start), index, ticket)
                 self.totals = self.totals.add(result)
-                self._events.append(PieceEnd(index, result))
+                self._events.append(PieceEnd(index, start, result))
                 self._news.set()
 
     async def _room(self, ticket: Ticket) -> None:

@@ -151,7 +151,7 @@ class SpeechResponse(Response):
             return self._released() + self._framing.audio(data, self._place()) if data else b""
         timeline = self._times()
         if timeline is not None:
-            self._held += self._framing.sentence(timeline.ended(event.piece, event.result))
+            self._held += self._framing.sentence(timeline.ended(event.piece, event.start, event.result))
         return self._released() if self._begun else b""
 
     def _released(self) -> bytes:

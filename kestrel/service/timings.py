@@ -53,15 +53,13 @@ class Timeline:
         self._original = original
         self._alignment = Alignment(original, pieces)
         self._speed = speed
-        self._start = 0.0
 
     def span(self, piece: int) -> Span:
         return self._alignment.piece(piece)
 
-    def ended(self, piece: int, result: Result) -> Sentence:
-        """The next piece has been spoken."""
-        start = self._start
-        self._start += result.audio_seconds / self._speed
+    def ended(self, piece: int, start: float, result: Result) -> Sentence:
+        """Piece number `piece`, which began `start` seconds into the engine's audio, has been spoken."""
+        start /= self._speed
         span = self.span(piece)
         words: list[Word] = []
         for word in result.words:
@@ -72,7 +70,7 @@ class Timeline:
             text=self._original[slice(*span)],
             span=span,
             start=start,
-            end=self._start,
+            end=start + result.audio_seconds / self._speed,
             words=tuple(words),
             phases={name: phase.seconds for name, phase in result.phases.items()},
         )
