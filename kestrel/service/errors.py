@@ -68,6 +68,11 @@ def unavailable(message: str, *, retry_after: int, code: str) -> ApiError:
     return ApiError(503, message, code=code, kind=UNAVAILABLE, headers=headers)
 
 
+def model_not_found(name: str, valid: str) -> ApiError:
+    """404, as OpenAI's API answers, in the path or in a body."""
+    return ApiError(404, f"unknown model {name!r}; valid: {valid}", code="model_not_found", param="model")
+
+
 def deadline_exceeded(seconds: float) -> ApiError:
     message = (
         f"the request took longer than {seconds:g} s, the limit; send a shorter text or try when fewer are waiting"
@@ -141,6 +146,9 @@ def validation_error(details: Sequence[Any]) -> ApiError:
 async def handle(request: Request, error: Exception) -> Response:
     """Exception handler of the application; leaves the code for the log and the counters."""
     failure = to_api_error(error)
+    # An interface may call its fields otherwise than /v1/tts, whose names the checks use.
+    names: Mapping[str | None, str] = getattr(request.state, "param_names", {})
+    failure.param = names.get(failure.param, failure.param)
     record = getattr(request.state, "record", None)
     if record is not None:
         record.error_code = failure.code

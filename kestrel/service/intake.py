@@ -25,13 +25,16 @@ def speech_of(body: SpeechRequest, info: ModelInfo, settings: Settings) -> Speec
     if body.max_seconds is not None and body.max_seconds > settings.max_seconds:
         message = f"max_seconds is {body.max_seconds:g}; the limit is {settings.max_seconds:g}"
         raise ApiError(400, message, code="max_seconds_too_large", param="max_seconds")
+    limit = settings.max_seconds
+    if body.max_seconds is not None:  # of what is heard; the engine speaks at its own speed
+        limit = min(limit, body.max_seconds * body.speed)
     return Speech(
         text=body.text,
         voice=body.voice,
         language=language_of(body.language, info.languages),
         seed=secrets.randbelow(_RANDOM_SEEDS) if body.seed is None else body.seed,
         sampling=Sampling(temperature=body.temperature, top_p=body.top_p, top_k=body.top_k),
-        max_seconds=settings.max_seconds if body.max_seconds is None else body.max_seconds,
+        max_seconds=limit,
         first_chunk_frames=settings.first_chunk_frames,
         max_chunk_frames=settings.max_chunk_frames,
         piece_chars=settings.piece_chars or info.max_characters or MAX_PIECE_CHARS,

@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator
+from dataclasses import dataclass
 from time import monotonic
 
 from kestrel.engine import Chunk, Engine, Result, Stream, Utterance
@@ -23,8 +24,25 @@ _CANCEL_PATIENCE = 10.0
 """Seconds to wait for the engine to confirm a cancellation; it needs one frame. Only a dead engine takes longer."""
 
 
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Samples of piece number `piece`."""
+
+    piece: int
+    pcm: Pcm
+
+
+@dataclass(frozen=True, slots=True)
+class PieceEnd:
+    """Piece number `piece`, which began `start` seconds into the audio, has been spoken; its blocks came before."""
+
+    piece: int
+    start: float
+    result: Result
+
+
 class Job:
-    """Speaks one `Speech`. Run `run()` as a task, and read `blocks()` beside it.
+    """Speaks one `Speech`. Run `run()` as a task, and read `events()` or `blocks()` beside it.
 
     `read_ahead`: seconds of unsent audio at which the next piece waits; None for a reply that is collected whole.
     """
@@ -33,6 +51,7 @@ class Job:
         self, engine: Engine, admission: Admission, speech: Speech, *, read_ahead: float | None, timeout: float
     ) -> None:
         self.totals = Totals()
+        self.pieces: list[str] = []  # known before the first event
         self.plan_seconds = 0.0
         self.queue_seconds = 0.0
         self.cancel_seconds: float | None = None
@@ -42,16 +61,16 @@ class Job:
         self._speech = speech
         self._timeout = timeout
         self._read_ahead = None if read_ahead is None else int(read_ahead * self.sample_rate)
-        self._blocks: deque[Pcm] = deque()
-        self._unsent = 0  # samples in _blocks
+        self._events: deque[Block | PieceEnd] = deque()
+        self._unsent = 0  # samples in _events
         self._produced = 0  # samples over all pieces
-        self._news = asyncio.Event()  # something for blocks()
+        self._news = asyncio.Event()  # something for events()
         self._space = asyncio.Event()  # something for _room()
         self._ended = False
         self._error: Exception | None = None
 
     async def run(self) -> None:
-        """Plans, waits for a place, speaks. Failures end `blocks()`; cancelling this task frees the engine's slot."""
+        """Plans, waits for a place, speaks. Failures end `events()`; cancelling this task frees the engine's slot."""
         try:
             async with asyncio.timeout(self._timeout) as deadline:
                 await self._run()
@@ -62,13 +81,20 @@ class Job:
             self._news.set()
 
     async def blocks(self) -> AsyncIterator[Pcm]:
-        """PCM blocks in order, as they are made; then the failure, if there was one."""
+        """The samples of `events()` alone."""
+        async for event in self.events():
+            if isinstance(event, Block):
+                yield event.pcm
+
+    async def events(self) -> AsyncIterator[Block | PieceEnd]:
+        """Blocks of samples and ends of pieces in order, as they come; then the failure, if there was one."""
         while True:
-            while self._blocks:
-                pcm = self._blocks.popleft()
-                self._unsent -= len(pcm)
-                self._space.set()
-                yield pcm
+            while self._events:
+                event = self._events.popleft()
+                if isinstance(event, Block):
+                    self._unsent -= len(event.pcm)
+                    self._space.set()
+                yield event
             if self._ended:
                 break
             self._news.clear()
@@ -78,7 +104,7 @@ class Job:
 
     async def _run(self) -> None:
         started = monotonic()
-        pieces = await asyncio.to_thread(self._speech.pieces)
+        self.pieces = pieces = await asyncio.to_thread(self._speech.pieces)
         planned = monotonic()
         self.plan_seconds = planned - started
         expected = expected_audio_seconds(sum(map(len, pieces)), self._speech.max_seconds)
@@ -89,8 +115,11 @@ class Job:
                     self.totals = self.totals.cut_short()
                     break
                 await self._room(ticket)
-                result = await self._speak(self._speech.utterance(piece, index, self.totals.audio_seconds), ticket)
+                start = self.totals.audio_seconds
+                result = await self._speak(self._speech.utterance(piece, index, start), index, ticket)
                 self.totals = self.totals.add(result)
+                self._events.append(PieceEnd(index, start, result))
+                self._news.set()
 
     async def _room(self, ticket: Ticket) -> None:
         """Back-pressure: returns once the client is close enough behind, with a place."""
@@ -104,13 +133,13 @@ class Job:
         await self._admission.resume(ticket)
         self.queue_seconds += monotonic() - behind
 
-    async def _speak(self, utterance: Utterance, ticket: Ticket) -> Result:
+    async def _speak(self, utterance: Utterance, index: int, ticket: Ticket) -> Result:
         loop = asyncio.get_running_loop()
         ended: asyncio.Future[Result] = loop.create_future()
 
         def arrived(event: Chunk | Result | Exception) -> None:
             if isinstance(event, Chunk):
-                self._blocks.append(event.pcm)
+                self._events.append(Block(index, event.pcm))
                 self._unsent += len(event.pcm)
                 self._produced += len(event.pcm)
                 ticket.produced_seconds = self._produced / self.sample_rate

@@ -77,7 +77,7 @@ def clean(text: str) -> str:
                 continue
         if char in "\n\u2029\x85\u2028":
             space, newlines = True, newlines + (2 if char == "\u2029" else 1)
-        elif char.isspace() or category == "Cc" or char == "\u200b" or _EMOJI.match(char):
+        elif char.isspace() or category == "Cc" or char == "\u200b" or dropped(char):
             space = True
         elif category in ("Cf", "Cs", "Co", "Cn"):
             # Joiners shape letters in several scripts; beside anything else they are left over from an emoji.
@@ -92,6 +92,11 @@ def clean(text: str) -> str:
             if category[0] != "M":
                 marks = 0
     return unicodedata.normalize("NFC", "".join(kept))
+
+
+def dropped(char: str) -> bool:
+    """True for a character that is an emoji or part of one: it is never spoken, even one that counts as a number."""
+    return _EMOJI.match(char) is not None
 
 
 def speakable(text: str) -> bool:

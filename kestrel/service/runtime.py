@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from time import monotonic
+from time import monotonic, time
 from typing import Literal
 
 from kestrel import __version__
@@ -40,6 +40,7 @@ class Runtime:
         self.metrics = metrics
         self.admission = Admission(settings.slots, settings.queue_size)
         self.active = 0  # speech requests not yet answered to their last byte
+        self.model_created = 0  # Unix seconds when it was loaded
         self.settled = asyncio.Event()  # ready or failed
         self._factory = factory
         self._engine: Engine | None = None
@@ -108,7 +109,7 @@ class Runtime:
     async def _load(self) -> None:
         try:
             engine = await asyncio.to_thread(self._factory, self.settings)
-            self._engine = engine
+            self._engine, self.model_created = engine, int(time())
             if self._status != "draining":
                 self._set("warming")
                 await asyncio.to_thread(_warm_up, engine)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, model_validator
 from pydantic_core import PydanticCustomError
+
+from kestrel.service.formats import FASTEST, SLOWEST, FormatName
 
 MAX_SEED = 2**53 - 1
 """Largest integer that every JSON client keeps exact."""
@@ -23,11 +25,41 @@ Text = Annotated[str, AfterValidator(_text)]
 Name = Annotated[str, Field(min_length=1, max_length=64), AfterValidator(_text)]
 
 
-class SpeechRequest(BaseModel):
-    """Body of POST /v1/tts. Fields that are not listed are refused, never ignored."""
+def _stream(value: Any) -> Any:
+    # One message for the whole union, instead of one a member.
+    if not isinstance(value, bool) and value not in ("audio", "sse"):
+        raise PydanticCustomError("stream", "must be true, false, 'audio' or 'sse'")
+    return value
+
+
+Speed = Annotated[float, Field(ge=SLOWEST, le=FASTEST)]
+
+
+class RequestBody(BaseModel):
+    """Base of request bodies. Fields that are not listed are refused, never ignored."""
 
     # Inputs are hidden from error messages, which may end in the log: it never holds a text.
     model_config = ConfigDict(strict=True, extra="forbid", allow_inf_nan=False, hide_input_in_errors=True)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _known_fields(cls, data: Any) -> Any:
+        if not isinstance(data, dict):
+            raise PydanticCustomError("not_an_object", "the body must be a JSON object")
+        for name in data:
+            if name not in cls.model_fields:
+                # Escaped: pydantic cannot carry a lone surrogate in an error.
+                shown = str(name)[:64].encode("ascii", "backslashreplace").decode()
+                raise PydanticCustomError(
+                    "unknown_field",
+                    "unknown field '{param}'; valid fields: {valid}",
+                    {"param": shown, "valid": ", ".join(cls.model_fields)},
+                )
+        return data
+
+
+class SpeechRequest(RequestBody):
+    """Body of POST /v1/tts. Fields that are not listed are refused, never ignored."""
 
     text: Text = Field(
         description="What to say. Needs at least one letter or digit. The longest valid text: `limits.max_text_chars` "
@@ -72,31 +104,48 @@ class SpeechRequest(BaseModel):
         "finish reason `length`.",
         examples=[30],
     )
-    stream: bool = Field(
+    speed: Speed = Field(
+        default=1.0,
+        description="0.25 to 4: how fast it is spoken. The pitch stays. The same `seed` gives the same speech, "
+        "only slower or faster.",
+        examples=[1.25],
+    )
+    stream: Annotated[bool | Literal["audio", "sse"], BeforeValidator(_stream)] = Field(
         default=False,
-        description="true: chunked body, sent while the rest is still being made; a WAV then has the sizes 0xFFFFFFFF. "
+        description="true or `audio`: chunked body, sent while the rest is still being made; a WAV then has the sizes "
+        "0xFFFFFFFF. `sse`: server-sent events with audio in base64, its sentence, and times of sentences and words. "
         "false: one body with exact sizes and the figures of the request in headers.",
         examples=[True],
     )
-    format: Literal["wav", "pcm"] = Field(
-        default="wav", description="`wav`, or `pcm`: bare samples. Both 16-bit little-endian mono at the model's rate."
+    format: FormatName = Field(
+        default="wav",
+        description="`wav` or `pcm`: 16-bit little-endian mono at the model's rate, `pcm` without a header. `flac`: "
+        "the same samples, compressed. `mp3`, `aac` (ADTS), `opus` (in Ogg): lossy, at the codec's rate next above the "
+        "model's if it does not have that.",
+    )
+    timings: bool = Field(
+        default=False,
+        description="true: the reply is a JSON object with the audio in base64, its sentences and words with their "
+        "times, and the figures of the request.",
+        examples=[True],
     )
 
-    @model_validator(mode="before")
-    @classmethod
-    def _known_fields(cls, data: Any) -> Any:
-        if not isinstance(data, dict):
-            raise PydanticCustomError("not_an_object", "the body must be a JSON object")
-        for name in data:
-            if name not in cls.model_fields:
-                # Escaped: pydantic cannot carry a lone surrogate in an error.
-                shown = str(name)[:64].encode("ascii", "backslashreplace").decode()
-                raise PydanticCustomError(
-                    "unknown_field",
-                    "unknown field '{param}'; valid fields: {valid}",
-                    {"param": shown, "valid": ", ".join(cls.model_fields)},
-                )
-        return data
+    @property
+    def delivery(self) -> Literal["whole", "audio", "sse"]:
+        """How the reply comes."""
+        if isinstance(self.stream, str):
+            return self.stream
+        return "audio" if self.stream else "whole"
+
+    @model_validator(mode="after")
+    def _timings_of_a_whole_reply(self) -> Self:
+        if self.timings and self.delivery == "audio":
+            raise PydanticCustomError(
+                "timings_of_a_stream",
+                "timings need `stream` false, or `sse`, whose events always carry them",
+                {"param": "timings"},
+            )
+        return self
 
 
 SPEECH_EXAMPLES: dict[str, Any] = {
@@ -116,9 +165,19 @@ SPEECH_EXAMPLES: dict[str, Any] = {
             "top_p": 0.9,
             "top_k": 30,
             "max_seconds": 30,
+            "speed": 1.25,
             "stream": True,
             "format": "pcm",
+            "timings": False,
         },
+    },
+    "timings": {
+        "summary": "MP3 with the times of its words, as JSON",
+        "value": {"text": "When is each word heard?", "format": "mp3", "timings": True},
+    },
+    "events": {
+        "summary": "Server-sent events",
+        "value": {"text": "Each event has a piece of audio.", "format": "opus", "stream": "sse"},
     },
 }
 
@@ -163,6 +222,8 @@ class Limits(BaseModel):
 class Model(BaseModel):
     id: str = Field(examples=["kestrel-v0"])
     object: Literal["model"] = "model"
+    created: int = Field(description="When this server loaded it; Unix seconds.", examples=[1795996800])
+    owned_by: str = Field(examples=["kestrel"])
     version: str = Field(examples=["0.1"])
     license: str = Field(examples=["Apache-2.0"])
     sample_rate: int = Field(description="Hz", examples=[16000])
@@ -170,7 +231,7 @@ class Model(BaseModel):
     text_mode: str = Field(description="`prompt` or `interleaved`", examples=["interleaved"])
     voices: list[str] = Field(examples=[["default"]])
     languages: list[str] = Field(examples=[["en"]])
-    formats: list[str] = Field(examples=[["wav", "pcm"]])
+    formats: list[str] = Field(examples=[["wav", "pcm", "mp3", "opus", "aac", "flac"]])
     parameters: int = Field(examples=[8_200_000])
     limits: Limits
 

@@ -43,9 +43,17 @@ CASES: dict[str, tuple[bytes, int, str]] = {
     "top_p zero": (b'{"text": "a", "top_p": 0}', 400, "greater than 0"),
     "top_k fraction": (b'{"text": "a", "top_k": 1.5}', 400, "top_k: "),
     "max_seconds too large": (b'{"text": "a", "max_seconds": 1e9}', 400, "the limit is 0.2"),
-    "stream is a string": (b'{"text": "a", "stream": "yes"}', 400, "stream: "),
-    "unknown format": (b'{"text": "a", "format": "mp3"}', 400, "'wav' or 'pcm'"),
-    "unknown field": (b'{"text": "a", "speed": 2}', 400, "valid fields: text, voice"),
+    "stream is another string": (
+        b'{"text": "a", "stream": "yes"}',
+        400,
+        "stream: must be true, false, 'audio' or 'sse'",
+    ),
+    "stream is 1": (b'{"text": "a", "stream": 1}', 400, "stream: must be"),
+    "unknown format": (b'{"text": "a", "format": "ogg"}', 400, "'mp3', 'opus', 'aac' or 'flac'"),
+    "too slow": (b'{"text": "a", "speed": 0.2}', 400, "greater than or equal to 0.25"),
+    "too fast": (b'{"text": "a", "speed": 4.1}', 400, "less than or equal to 4"),
+    "timings of a stream": (b'{"text": "a", "stream": true, "timings": true}', 400, "stream` false, or `sse`"),
+    "unknown field": (b'{"text": "a", "pitch": 2}', 400, "valid fields: text, voice"),
     "word without end": (json.dumps({"text": "a" * 4000}).encode(), 400, "200 characters"),
     "not an object": (b'["text"]', 400, "JSON object"),
     "not json": (b"text=hello", 400, "JSON"),
@@ -132,13 +140,27 @@ def mutated(rng: random.Random) -> bytes:
         "a" * 300,
         "é\u0301" * 9,
     ]
-    fields = ["text", "voice", "language", "seed", "temperature", "top_p", "top_k", "max_seconds", "stream", "format"]
+    fields = [
+        "text",
+        "voice",
+        "language",
+        "seed",
+        "temperature",
+        "top_p",
+        "top_k",
+        "max_seconds",
+        "stream",
+        "format",
+        "speed",
+        "timings",
+    ]
     good = {"text": "Hi.", "voice": "default", "language": "en", "seed": 7, "temperature": 0.5, "top_p": 0.9,
-            "top_k": 9, "max_seconds": 0.1, "stream": True, "format": "pcm"}  # fmt: skip
+            "top_k": 9, "max_seconds": 0.1, "stream": "audio", "format": "mp3", "speed": 1.5,
+            "timings": False}  # fmt: skip
     body: dict[str, Any] = {"text": "Hi."} | {name: good[name] for name in fields if rng.random() < 0.5}
     if rng.random() < 0.5:
         for _ in range(rng.randint(1, 3)):
-            name = rng.choice([*fields, "speed", "__proto__", ""])
+            name = rng.choice([*fields, "pitch", "__proto__", ""])
             body[name] = rng.choice(values)
         return json.dumps(body).encode()
     data = bytearray(json.dumps(body).encode())
@@ -171,7 +193,7 @@ def test_2000_mutated_bodies(terse: Server) -> None:
             reply = client.post(f"{terse.url}/v1/tts", content=body)
             seen[reply.status_code] = seen.get(reply.status_code, 0) + 1
             if reply.status_code == 200:
-                assert reply.headers["content-type"].startswith("audio/"), body
+                assert reply.headers["content-type"].startswith(("audio/", "application/json")), body
                 assert len(reply.content) > 44, body
             else:
                 assert reply.status_code in (400, 413), body

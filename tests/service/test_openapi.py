@@ -10,6 +10,7 @@ import pytest
 
 from kestrel.service import errors, routes
 from kestrel.service.app import create_app
+from kestrel.service.openai_schema import OPENAI_EXAMPLES, OpenAiSpeechRequest
 from kestrel.service.schema import SPEECH_EXAMPLES, SpeechRequest
 
 
@@ -20,7 +21,10 @@ def page() -> dict[str, Any]:
 
 def test_every_route_is_described_with_its_errors(page: dict[str, Any]) -> None:
     """Catches routes without a summary, errors without an example, and the framework's 422 that we never send."""
-    assert set(page["paths"]) == {"/v1/tts", "/v1/voices", "/v1/models", "/livez", "/readyz", "/metrics"}
+    assert set(page["paths"]) == {
+        "/v1/tts", "/v1/audio/speech", "/v1/voices", "/v1/models", "/v1/models/{model}", "/livez", "/readyz",
+        "/metrics",
+    }  # fmt: skip
     for path, operations in page["paths"].items():
         for operation in operations.values():
             assert operation["summary"], path
@@ -37,13 +41,16 @@ def test_every_route_is_described_with_its_errors(page: dict[str, Any]) -> None:
 
 def test_every_field_is_described_and_has_an_example(page: dict[str, Any]) -> None:
     """A field without either cannot be used from the page."""
-    schema = page["components"]["schemas"]["SpeechRequest"]
-    assert schema["additionalProperties"] is False
-    for name, field in schema["properties"].items():
-        assert field["description"], name
-        assert field.get("examples") or field.get("enum"), name
+    for body in ("SpeechRequest", "OpenAiSpeechRequest"):
+        schema = page["components"]["schemas"][body]
+        assert schema["additionalProperties"] is False
+        for name, field in schema["properties"].items():
+            assert field["description"], name
+            assert field.get("examples") or field.get("enum"), name
     for example in SPEECH_EXAMPLES.values():
         SpeechRequest.model_validate(example["value"])
+    for example in OPENAI_EXAMPLES.values():
+        OpenAiSpeechRequest.model_validate(example["value"])
 
 
 def test_every_error_code_in_the_code_is_on_the_page(page: dict[str, Any]) -> None:

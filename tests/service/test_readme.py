@@ -37,3 +37,12 @@ def test_python_streaming(server: Server) -> None:
     lines = run.stdout.splitlines()
     assert len(lines) > 2
     assert re.fullmatch(r"[1-9]\d*\.\d\d s of audio so far", lines[-1])
+
+
+def test_openai_client(server: Server, tmp_path: Path) -> None:
+    """Catches a client of OpenAI's that has to be told more than the address."""
+    subprocess.run([sys.executable, "-c", example("openai", server)], cwd=tmp_path, check=True, timeout=120)
+    samples, rate = soundfile.read(tmp_path / "speech.mp3")
+    assert rate == 24000
+    assert 1.0 < len(samples) / rate < 6.0
+    assert abs(samples).max() > 0.05

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request
 
-from kestrel.service.containers import CONTAINERS
-from kestrel.service.routes.documented import UNAVAILABLE
+from kestrel.service.errors import model_not_found
+from kestrel.service.formats import FORMATS
+from kestrel.service.routes.documented import MODEL_ERRORS, UNAVAILABLE
 from kestrel.service.runtime import Runtime
 from kestrel.service.schema import Limits, Model, ModelList, Voice, VoiceList
 
@@ -22,10 +23,24 @@ async def voices(request: Request) -> VoiceList:
 @router.get("/v1/models", summary="List the models", responses=UNAVAILABLE)
 async def models(request: Request) -> ModelList:
     """The loaded model with its limits."""
-    runtime = _runtime(request)
+    return ModelList(data=[_model(_runtime(request))])
+
+
+@router.get("/v1/models/{model}", summary="Describe a model", responses=MODEL_ERRORS)
+async def model(request: Request, model: str) -> Model:
+    """The model of that name, with its limits."""
+    loaded = _model(_runtime(request))
+    if model != loaded.id:
+        raise model_not_found(model, loaded.id)
+    return loaded
+
+
+def _model(runtime: Runtime) -> Model:
     info, settings = runtime.engine().info, runtime.settings
-    model = Model(
+    return Model(
         id=info.name,
+        created=runtime.model_created,
+        owned_by="kestrel",
         version=info.version,
         license=info.license,
         sample_rate=info.sample_rate,
@@ -33,7 +48,7 @@ async def models(request: Request) -> ModelList:
         text_mode=info.text_mode,
         voices=list(info.voices),
         languages=list(info.languages),
-        formats=list(CONTAINERS),
+        formats=list(FORMATS),
         parameters=info.parameters,
         limits=Limits(
             max_text_chars=settings.max_text_chars,
@@ -43,7 +58,6 @@ async def models(request: Request) -> ModelList:
             queue_size=settings.queue_size,
         ),
     )
-    return ModelList(data=[model])
 
 
 def _runtime(request: Request) -> Runtime:

@@ -41,16 +41,25 @@ UNAVAILABLE: dict[int | str, dict[str, Any]] = {
     503: error("Loading, shutting down, or failed.", LOADING, CLOSING, FAILED, CLOSED, retry=True)
 }
 
+MODEL_NOT_FOUND: dict[int | str, dict[str, Any]] = {
+    404: error(
+        "There is no such model.",
+        example("unknown model 'tts-9'; valid: kestrel-v0", "invalid_request_error", "model", "model_not_found"),
+    )
+}
+
+MODEL_ERRORS = {**MODEL_NOT_FOUND, **UNAVAILABLE}
+
 SPEECH_ERRORS: dict[int | str, dict[str, Any]] = {
     400: error(
         "The request is wrong; the message says how and what is valid.",
         example("the body is not valid JSON: Expecting value", "invalid_request_error", None, "invalid_json"),
         example("text: Field required", "invalid_request_error", "text", "missing_field"),
         example(
-            "unknown field 'speed'; valid fields: text, voice, language, seed, temperature, top_p, top_k, max_seconds, "
-            "stream, format",
+            "unknown field 'pitch'; valid fields: text, voice, language, seed, temperature, top_p, top_k, max_seconds, "
+            "speed, stream, format, timings",
             "invalid_request_error",
-            "speed",
+            "pitch",
             "unknown_field",
         ),
         example("top_p: Input should be less than or equal to 1", "invalid_request_error", "top_p", "invalid_value"),
@@ -112,18 +121,30 @@ def _header(description: str, kind: str) -> dict[str, Any]:
 
 
 _BINARY = {"schema": {"type": "string", "format": "binary"}}
+_EVENTS = {"schema": {"type": "string"}}
+_AUDIO = dict.fromkeys(("audio/wav", "audio/pcm", "audio/mpeg", "audio/ogg", "audio/aac", "audio/flac"), _BINARY)
+
+_COMMON_HEADERS = {
+    "X-Request-Id": _header("Id of the request in the log.", "string"),
+    "X-Model": _header("Name of the model.", "string"),
+    "X-Voice": _header("Name of the voice.", "string"),
+    "X-Sample-Rate": _header("Samples a second.", "integer"),
+    "X-Seed": _header("The seed in use; send it again to get the same samples.", "integer"),
+    "Content-Disposition": _header("A file name with the extension of the format.", "string"),
+}
 
 SPEECH_SUCCESS: dict[str, Any] = {
-    "description": "Audio: 16-bit little-endian mono at the model's rate. A streamed reply is chunked; its WAV header "
-    "holds 0xFFFFFFFF as both sizes, and its finish reason and figures, unknown when the headers are sent, are in the "
-    "server's log and metrics. To an HTTP/1.0 client, which cannot tell a broken stream from its end, every reply is "
-    "sent whole.",
-    "content": {"audio/wav": _BINARY, "audio/pcm": _BINARY},
+    "description": "Audio, mono. A streamed reply is chunked; its WAV header holds 0xFFFFFFFF as both sizes, its FLAC "
+    "header no length, and its finish reason and figures, unknown when the headers are sent, are in the server's log "
+    "and metrics. Decoders give 1105 samples of silence before a streamed MP3 and 1024 before AAC, which neither "
+    "format can tell them to drop. An HTTP/1.0 client, which cannot tell broken audio from its end, gets it whole.\n\n"
+    '`stream: "sse"`: events `audio` (base64, `index`, `sentence`, `span` of that sentence in the text in '
+    "characters, `start` in seconds), `sentence` behind its audio (`start`, `end`, `words` where the model knows them, "
+    "`phases` in seconds), at the end `done` with the figures, or `error` in the shape of every error.\n\n"
+    "`timings: true`: one JSON object with `audio` in base64, those `sentences`, and the figures.",
+    "content": {**_AUDIO, "text/event-stream": _EVENTS, "application/json": {"schema": {"type": "object"}}},
     "headers": {
-        "X-Request-Id": _header("Id of the request in the log.", "string"),
-        "X-Model": _header("Name of the model.", "string"),
-        "X-Sample-Rate": _header("Samples a second.", "integer"),
-        "X-Seed": _header("The seed in use; send it again to get the same samples.", "integer"),
+        **_COMMON_HEADERS,
         "X-Finish-Reason": _header(
             "`stream=false` only. `eos`: the text was spoken to its end. `length`: `max_seconds` or the frame budget "
             "of the text ended it. `repetition`, `silence`: a guard ended a runaway. `context`: the context is full.",
@@ -132,12 +153,26 @@ SPEECH_SUCCESS: dict[str, Any] = {
         "X-Audio-Seconds": _header("`stream=false` only. Length of the audio.", "number"),
         "X-Wall-Seconds": _header("`stream=false` only. Arrival of the request to its reply.", "number"),
         "X-RTF": _header(
-            "`stream=false` only. Engine wall seconds per audio second, without the wait for a slot.", "number"
+            "`stream=false` only. Engine wall seconds per audio second at speed 1, without the wait for a slot.",
+            "number",
         ),
         "Server-Timing": _header(
             "`stream=false` only. Milliseconds a phase (W3C Server Timing): queue, text, prefill, falcon_step, sample, "
             "fast_graph, codec_build, codec_compute, encode, send_wait (0: nothing was sent before this header).",
             "string",
         ),
+    },
+}
+
+OPENAI_ERRORS: dict[int | str, dict[str, Any]] = {**SPEECH_ERRORS, **MODEL_NOT_FOUND}
+
+OPENAI_SUCCESS: dict[str, Any] = {
+    "description": "Audio, 24 kHz mono, chunked, sent while the rest is still being made; WAV with sizes 0xFFFFFFFF. "
+    '`stream_format: "sse"`: events `speech.audio.delta` with `audio` in base64, at the end `speech.audio.done` with '
+    "`usage`, or `error`.",
+    "content": {**_AUDIO, "text/event-stream": _EVENTS},
+    "headers": {
+        **_COMMON_HEADERS,
+        "X-Unused-Parameters": _header("Fields that were accepted and had no effect: `instructions`.", "string"),
     },
 }

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 from fastapi import APIRouter, Body, Depends, Request
 from starlette.responses import Response
 
-from kestrel.service.containers import container
 from kestrel.service.errors import ApiError
+from kestrel.service.framing import BareAudio, Envelope, Framing, TimedEvents
 from kestrel.service.intake import speech_of
 from kestrel.service.job import Job
+from kestrel.service.output import AudioOutput
 from kestrel.service.record import RequestRecord, SpeechRecord
 from kestrel.service.response import SpeechResponse
 from kestrel.service.routes.documented import SPEECH_ERRORS, SPEECH_SUCCESS
@@ -39,19 +41,34 @@ async def speak(
     request: Request, body: Annotated[SpeechRequest, Body(openapi_examples=SPEECH_EXAMPLES)]
 ) -> SpeechResponse:
     """Speaks `text` with `voice`. The same seed, text and options give the same samples, streamed or not."""
+    # An HTTP/1.0 body ends when the connection does, so broken audio would look complete; events tell their end.
+    stream = body.delivery == "sse" or (body.delivery == "audio" and request.scope["http_version"] != "1.0")
+    rate = request.app.state.runtime.speaking_engine().info.sample_rate
+    output = AudioOutput(body.format, rate, whole=not stream, speed=body.speed)
+    framing = TimedEvents(output) if body.delivery == "sse" else Envelope(output) if body.timings else BareAudio(output)
+    return speech_response(request, body, output, framing)
+
+
+def speech_response(
+    request: Request,
+    body: SpeechRequest,
+    output: AudioOutput,
+    framing: Framing,
+    headers: Mapping[str, str] | None = None,
+) -> SpeechResponse:
+    """The reply to a speech request of any interface. Raises ApiError for what this model or these limits refuse."""
     runtime: Runtime = request.app.state.runtime
-    engine = runtime.speaking_engine()
-    info, settings = engine.info, runtime.settings
-    speech = speech_of(body, info, settings)
-    # An HTTP/1.0 body ends when the connection does, so a broken stream would look complete.
-    stream = body.stream and request.scope["http_version"] != "1.0"
+    engine, settings = runtime.speaking_engine(), runtime.settings
+    speech = speech_of(body, engine.info, settings)
     job = Job(
         engine,
         runtime.admission,
         speech,
-        read_ahead=settings.read_ahead_seconds if stream else None,
+        read_ahead=None if output.whole else settings.read_ahead_seconds,
         timeout=settings.request_timeout,
     )
     record: RequestRecord = request.state.record
-    record.speech = SpeechRecord(info.name, speech.voice, body.format, stream, len(body.text), speech.seed)
-    return SpeechResponse(job, container(body.format, info.sample_rate), record, runtime)
+    record.speech = SpeechRecord(
+        engine.info.name, speech.voice, body.format, not output.whole, len(body.text), speech.seed
+    )
+    return SpeechResponse(job, output, framing, record, runtime, text=body.text, headers=headers)
