@@ -43,11 +43,17 @@ def speech_of(body: SpeechRequest, info: ModelInfo, settings: Settings) -> Speec
 
 
 def language_of(wanted: str | None, languages: tuple[str, ...]) -> str | None:
-    """The model's spelling of a BCP 47 code, which is not case-sensitive (RFC 5646, 2.1.1). Raises ApiError 400."""
+    """The model's own code for a BCP 47 code: the same, else one of the same language (en-US is spoken by an `en` voice).
+
+    Codes are not case-sensitive (RFC 5646, 2.1.1). Raises ApiError 400.
+    """
     if wanted is None:
         return None
     for language in languages:
         if language.lower() == wanted.lower():
+            return language
+    for language in languages:
+        if language.lower().split("-")[0] == wanted.lower().split("-")[0]:
             return language
     message = f"unknown language {wanted!r}; valid: {', '.join(languages)}"
     raise ApiError(400, message, code="unknown_language", param="language")
