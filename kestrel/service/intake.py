@@ -43,7 +43,7 @@ def speech_of(body: SpeechRequest, info: ModelInfo, settings: Settings) -> Speec
 
 
 def language_of(wanted: str | None, languages: tuple[str, ...]) -> str | None:
-    """The model's own code for a BCP 47 code: the same, else one of the same language (en-US is spoken by an `en` voice).
+    """The model's own code for a BCP 47 code: the same, else one of that language (an `en` voice speaks en-US).
 
     Codes are not case-sensitive (RFC 5646, 2.1.1). Raises ApiError 400.
     """
