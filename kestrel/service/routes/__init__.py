@@ -6,9 +6,16 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from kestrel.service.routes import catalog, health, metrics, openai, tts
+from kestrel.service.routes import catalog, health, metrics, openai, stream, tts
 
-ROUTERS: tuple[APIRouter, ...] = (tts.router, openai.router, catalog.router, health.router, metrics.router)
+ROUTERS: tuple[APIRouter, ...] = (
+    tts.router,
+    openai.router,
+    stream.router,
+    catalog.router,
+    health.router,
+    metrics.router,
+)
 
 TAGS: list[dict[str, Any]] = [
     {"name": "speech", "description": "Text in, audio out."},
