@@ -11,12 +11,15 @@ from kestrel.service.containers import Pcm
 from kestrel.service.planner import plan
 from kestrel.service.text import Language, Pause, PlanError, Switches, Traced, normalise, speakable
 
+Span = tuple[int, int]
+"""Start and end of a part of the caller's text, in characters (Unicode code points)."""
+
 _SILENT_BLOCK_SECONDS = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """Text of one utterance. `start` and `end` delimit what it stands for in the caller's text."""
+    """Text of one utterance. `span` is what it stands for in the caller's text."""
 
     spoken: Traced
 
@@ -25,14 +28,10 @@ class Piece:
         return self.spoken.text
 
     @property
-    def start(self) -> int:
-        return self.spoken.span(0, len(self.spoken))[0]
+    def span(self) -> Span:
+        return self.spoken.span(0, len(self.spoken))
 
-    @property
-    def end(self) -> int:
-        return self.spoken.span(0, len(self.spoken))[1]
-
-    def original(self, start: int, end: int) -> tuple[int, int]:
+    def original(self, start: int, end: int) -> Span:
         """Span in the caller's text of the part `[start, end)` of this piece, for example of an engine's WordTime."""
         return self.spoken.span(start, end)
 

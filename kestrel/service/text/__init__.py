@@ -3,7 +3,7 @@
 `normalise` is the whole of it. English is the first language; another is one more module behind `rules.Language`.
 """
 
-from kestrel.service.text.cleaning import clean, speakable
+from kestrel.service.text.cleaning import clean, is_emoji, speakable
 from kestrel.service.text.errors import PlanError
 from kestrel.service.text.front_end import normalise
 from kestrel.service.text.languages import language_rules
@@ -24,6 +24,7 @@ __all__ = [
     "Switches",
     "Traced",
     "clean",
+    "is_emoji",
     "language_rules",
     "normalise",
     "speakable",

@@ -25,6 +25,11 @@ def clean(text: str) -> str:
     return cleaned(Traced.of(text)).text
 
 
+def is_emoji(char: str) -> bool:
+    """True for what `clean` takes out as a picture, even one that counts as a number."""
+    return _EMOJI.match(char) is not None
+
+
 def speakable(text: str) -> bool:
     """True if there is anything to say: at least one letter or digit of any script."""
     return any(char.isalnum() for char in text)
@@ -53,7 +58,7 @@ def _without_silent(traced: Traced) -> Traced:
                 continue
         if char in "\n\u2029\x85\u2028":
             space, newlines = True, newlines + (2 if char == "\u2029" else 1)
-        elif char.isspace() or category == "Cc" or char == "\u200b" or _EMOJI.match(char):
+        elif char.isspace() or category == "Cc" or char == "\u200b" or is_emoji(char):
             space = True
         elif category in ("Cf", "Cs", "Co", "Cn"):
             # Joiners shape letters in several scripts; beside anything else they are left over from an emoji.

@@ -19,11 +19,10 @@ _SHOWN = 40
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """`seconds` of silence, asked for by the part `[start, end)` of the caller's text."""
+    """`seconds` of silence, asked for by the part `span` of the caller's text."""
 
     seconds: float
-    start: int
-    end: int
+    span: tuple[int, int]
 
 
 def split_pauses(traced: Traced) -> list[Traced | Pause]:
@@ -36,7 +35,7 @@ def split_pauses(traced: Traced) -> list[Traced | Pause]:
             raise PlanError(f"{match[0][:_SHOWN]!r} is not a pause; valid: [pause:500ms] or [pause:1.5s]")
         seconds = min(float(length[1]) * _UNITS[length[2].lower()], MAX_PAUSE_SECONDS)
         parts.append(traced.slice(at, match.start()))
-        parts.append(Pause(seconds, *traced.span(match.start(), match.end())))
+        parts.append(Pause(seconds, traced.span(match.start(), match.end())))
         at = match.end()
     parts.append(traced.slice(at, len(traced)))
     return parts

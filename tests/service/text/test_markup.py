@@ -80,7 +80,7 @@ def test_pauses_split_the_text() -> None:
     parts = normalise(text, Switches(), ENGLISH)
     shown = [part.text if isinstance(part, Traced) else part.seconds for part in parts]
     assert shown == ["One", 0.5, "two", 1.5, "three", MAX_PAUSE_SECONDS]
-    pauses = [text[part.start : part.end] for part in parts if isinstance(part, Pause)]
+    pauses = [text[slice(*part.span)] for part in parts if isinstance(part, Pause)]
     assert pauses == ["[pause:500ms]", "[PAUSE: 1.5 s]", "[pause:99s]"]
     assert "pause" in spoken("a [pause:1s] b", Switches(pauses=False))
 

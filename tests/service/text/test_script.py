@@ -82,7 +82,7 @@ def test_spans_are_the_callers() -> None:
     """Catches timings that refer to the normalised text, at which no highlighting can point."""
     text = "# Hi\n\nIt **costs** $3.50 on 2026-11-30.[pause:1s] Bye 😀 [now](https://x.io)!"
     script = Speech(text, piece_chars=60, piece_min_chars=10).script()
-    shown = [(type(item).__name__, text[item.start : item.end]) for item in script]
+    shown = [(type(item).__name__, text[slice(*item.span)]) for item in script]
     assert shown == [
         ("Piece", "Hi"),
         ("Piece", "It **costs** $3.50 on 2026-11-30"),
@@ -108,8 +108,8 @@ def test_pieces_follow_each_other_in_the_callers_text(text: str, most: int) -> N
         return
     start = 0
     for item in script:
-        assert start <= item.start <= item.end <= len(text)
-        start = item.start
+        assert start <= item.span[0] <= item.span[1] <= len(text)
+        start = item.span[0]
         assert isinstance(item, Pause) or item.text.strip()
 
 
