@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from kestrel.engine import TextError
 from kestrel.service.admission import Admission
-from kestrel.service.job import Job
+from kestrel.service.job import Block, Job
 from kestrel.service.script import Piece
 from kestrel.service.speech import Speech
 from kestrel.service.text import Pause, PlanError, Switches
@@ -24,16 +24,20 @@ from tests.service.fake_engine import RATE, FakeEngine, FakeStream
 from tests.service.server_process import Server
 
 
-def run(speech: Speech, fake: FakeEngine) -> tuple[Job, np.ndarray[Any, Any]]:
-    """The samples of a job that nobody hurries. Raises what the job failed with, which must come before any sample."""
+def run(speech: Speech, fake: FakeEngine) -> tuple[Job, np.ndarray[Any, Any], list[float]]:
+    """The samples of a job that nobody hurries, and when each piece began. Raises a failure that comes before both."""
     job = Job(fake.engine, Admission(1, 0), speech, read_ahead=None, timeout=10)
     blocks: list[np.ndarray[Any, Any]] = []
+    starts: list[float] = []
 
     async def speak() -> None:
         running = asyncio.create_task(job.run())
         try:
-            async for pcm in job.blocks():
-                blocks.append(pcm)
+            async for event in job.events():
+                if isinstance(event, Block):
+                    blocks.append(event.pcm)
+                else:
+                    starts.append(event.start)
         except Exception:
             assert not blocks, "a failure before the first sound must still be able to become a status"
             raise
@@ -41,7 +45,7 @@ def run(speech: Speech, fake: FakeEngine) -> tuple[Job, np.ndarray[Any, Any]]:
             await running
 
     asyncio.run(asyncio.wait_for(speak(), 20))
-    return job, np.concatenate(blocks)
+    return job, np.concatenate(blocks), starts
 
 
 def at_once(stream: FakeStream) -> None:
@@ -52,7 +56,7 @@ def at_once(stream: FakeStream) -> None:
 def test_pauses_are_exact_silence() -> None:
     """Catches a pause of the wrong length or place, one lost at either end, and one that flatters the engine's RTF."""
     fake = FakeEngine(at_once)
-    job, pcm = run(Speech("[pause:250ms]One.[pause:500ms][pause:1s] Two.[pause:0.1234s]", seed=7), fake)
+    job, pcm, starts = run(Speech("[pause:250ms]One.[pause:500ms][pause:1s] Two.[pause:0.1234s]", seed=7), fake)
     lengths = [RATE // 4, RATE, RATE * 3 // 2, RATE, round(0.1234 * RATE)]
     expected = np.concatenate([np.full(length, 9 * (i % 2)) for i, length in enumerate(lengths)])
     assert np.array_equal(pcm, expected)
@@ -60,6 +64,7 @@ def test_pauses_are_exact_silence() -> None:
     assert job.totals.audio_seconds == len(pcm) / RATE
     assert job.totals.spoken_seconds == pytest.approx(2.0)
     assert job.totals.pieces == 2
+    assert starts == [0.25, 2.75]
 
 
 def test_a_failure_after_a_leading_pause_is_still_a_failure() -> None:
@@ -71,7 +76,7 @@ def test_a_failure_after_a_leading_pause_is_still_a_failure() -> None:
 def test_pauses_count_towards_max_seconds() -> None:
     """Catches a text of pauses that gives hours of silence."""
     fake = FakeEngine(at_once)
-    job, pcm = run(Speech("One. " + "[pause:10s]" * 100 + "Two.", max_seconds=12.0), fake)
+    job, pcm, _ = run(Speech("One. " + "[pause:10s]" * 100 + "Two.", max_seconds=12.0), fake)
     assert len(pcm) == 12 * RATE
     assert job.totals.finish_reason == "length"
     with pytest.raises(PlanError, match="nothing to say"):
