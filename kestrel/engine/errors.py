@@ -19,6 +19,10 @@ class TextTooLongError(TextError):
     """The text does not fit into one utterance; parts of it do."""
 
 
+class CharactersError(TextError):
+    """The text holds letters or digits that no voice of its language can speak; the message names them."""
+
+
 class BusyError(EngineError):
     """Too many utterances wait already; try again later."""
 

@@ -127,6 +127,7 @@ def say(
     top_p: Annotated[float | None, typer.Option(show_default="the model's")] = None,
     top_k: Annotated[int | None, typer.Option(show_default="the model's")] = None,
     max_seconds: Annotated[float | None, typer.Option(help="Stop after this much audio.")] = None,
+    normalize: Annotated[bool, typer.Option(help="Read numbers, dates, markdown and so on in words.")] = True,
     model: ModelOption = None,
     threads: ThreadsOption = None,
 ) -> None:
@@ -141,7 +142,7 @@ def say(
         words = sys.stdin.read() if text == "-" else text
         request = SpeechRequest(
             text=words, voice=voice, language=language, seed=seed, temperature=temperature, top_p=top_p, top_k=top_k,
-            max_seconds=max_seconds,
+            max_seconds=max_seconds, normalize=normalize,
         )  # fmt: skip
         # One slot: one text at a time.
         settings = Settings(**_given(model=model, threads=threads), slots=1)

@@ -16,7 +16,7 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
-from kestrel.engine import BusyError, ClosedError, EngineError, TextError
+from kestrel.engine import BusyError, CharactersError, ClosedError, EngineError, TextError
 from kestrel.service.admission import DeadlineUnreachable, QueueFull, Refused
 from kestrel.service.planner import PlanError
 
@@ -101,6 +101,8 @@ def to_api_error(error: Exception) -> ApiError:
             return validation_error(error.errors())
         case HTTPException():
             return _http_error(error)
+        case CharactersError():
+            return ApiError(422, str(error), code="unsupported_characters", param="text")
         case PlanError() | TextError():
             return ApiError(400, str(error), code="invalid_text", param="text")
         case BusyError():

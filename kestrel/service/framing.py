@@ -11,8 +11,8 @@ from base64 import b64encode
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from kestrel.service.alignment import Span
 from kestrel.service.output import AudioOutput
+from kestrel.service.script import Span
 from kestrel.service.timings import Sentence
 
 EVENT_STREAM = "text/event-stream"

@@ -6,6 +6,7 @@ import secrets
 
 from kestrel.engine import ModelInfo, Sampling
 from kestrel.service.errors import ApiError
+from kestrel.service.normalization import switches_of
 from kestrel.service.planner import MAX_PIECE_CHARS
 from kestrel.service.schema import SpeechRequest
 from kestrel.service.settings import Settings
@@ -35,6 +36,8 @@ def speech_of(body: SpeechRequest, info: ModelInfo, settings: Settings) -> Speec
         text=body.text,
         voice=body.voice,
         language=language_of(body.language, info.languages),
+        languages=tuple(info.languages),
+        switches=switches_of(body.normalize),
         seed=secrets.randbelow(_RANDOM_SEEDS) if body.seed is None else body.seed,
         sampling=Sampling(temperature=body.temperature, top_p=body.top_p, top_k=body.top_k),
         max_seconds=limit,

@@ -18,8 +18,10 @@ from kestrel.engine import Engine, Result, Utterance
 from kestrel.service.admission import Admission, Ticket, expected_audio_seconds
 from kestrel.service.containers import Pcm
 from kestrel.service.errors import deadline_exceeded
+from kestrel.service.script import Piece, silence
 from kestrel.service.speaking import speak
 from kestrel.service.speech import Speech, Totals
+from kestrel.service.text import Pause
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +51,7 @@ class Job:
         self, engine: Engine, admission: Admission, speech: Speech, *, read_ahead: float | None, timeout: float
     ) -> None:
         self.totals = Totals()
-        self.pieces: list[str] = []  # known before the first event
+        self.pieces: list[Piece] = []  # known before the first event
         self.plan_seconds = 0.0
         self.queue_seconds = 0.0
         self.cancel_seconds: float | None = None
@@ -62,6 +64,7 @@ class Job:
         self._events: deque[Block | PieceEnd] = deque()
         self._unsent = 0  # samples in _events
         self._produced = 0  # samples over all pieces
+        self._held: list[Pcm] = []  # silence that waits for the piece after it
         self._news = asyncio.Event()  # something for events()
         self._space = asyncio.Event()  # something for _room()
         self._ended = False
@@ -102,22 +105,44 @@ class Job:
 
     async def _run(self) -> None:
         started = monotonic()
-        self.pieces = pieces = await asyncio.to_thread(self._speech.pieces)
+        script = await asyncio.to_thread(self._speech.script)
+        self.pieces = [item for item in script if isinstance(item, Piece)]
         planned = monotonic()
         self.plan_seconds = planned - started
-        expected = expected_audio_seconds(sum(map(len, pieces)), self._speech.max_seconds)
+        expected = expected_audio_seconds(sum(len(piece.text) for piece in self.pieces), self._speech.max_seconds)
         async with self._admission.place(expected, self._timeout) as ticket:
             self.queue_seconds = monotonic() - planned
-            for index, piece in enumerate(pieces):
+            for item in script:
                 if self._speech.exhausted(self.totals.audio_seconds):
                     self.totals = self.totals.cut_short()
                     break
+                if isinstance(item, Pause):
+                    self._pause(item)
+                    continue
                 await self._room(ticket)
-                start = self.totals.audio_seconds
-                result = await self._speak(self._speech.utterance(piece, index, start), index, ticket)
+                index, start = self.totals.pieces, self.totals.audio_seconds
+                result = await self._speak(self._speech.utterance(item.text, index, start), index, ticket)
                 self.totals = self.totals.add(result)
                 self._events.append(PieceEnd(index, start, result))
                 self._news.set()
+            self._release(self.totals.pieces - 1, ticket)
+
+    def _pause(self, pause: Pause) -> None:
+        """Holds silence back until the next piece has sound: a failure before that must still become a status."""
+        seconds = min(pause.seconds, self._speech.max_seconds - self.totals.audio_seconds)
+        blocks = list(silence(seconds, self.sample_rate))
+        self._held += blocks
+        self.totals = self.totals.silent(sum(map(len, blocks)) / self.sample_rate)
+
+    def _release(self, index: int, ticket: Ticket, *more: Pcm) -> None:
+        """Hands the silence that is due, then `more`, to the sender, as of piece number `index`."""
+        for pcm in (*self._held, *more):
+            self._events.append(Block(index, pcm))
+            self._unsent += len(pcm)
+            self._produced += len(pcm)
+        self._held.clear()
+        ticket.produced_seconds = self._produced / self.sample_rate
+        self._news.set()
 
     async def _room(self, ticket: Ticket) -> None:
         """Back-pressure: returns once the client is close enough behind, with a place."""
@@ -133,11 +158,7 @@ class Job:
 
     async def _speak(self, utterance: Utterance, index: int, ticket: Ticket) -> Result:
         def heard(pcm: Pcm) -> None:
-            self._events.append(Block(index, pcm))
-            self._unsent += len(pcm)
-            self._produced += len(pcm)
-            ticket.produced_seconds = self._produced / self.sample_rate
-            self._news.set()
+            self._release(index, ticket, pcm)
 
         def left(seconds: float, result: Result | None) -> None:
             self.cancel_seconds = seconds

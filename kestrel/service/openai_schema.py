@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
 from kestrel.service.formats import FormatName
+from kestrel.service.normalization import Normalize
 from kestrel.service.schema import MAX_SEED, Name, RequestBody, Speed, Text
 
 SAMPLE_RATE = 24_000
@@ -43,7 +44,7 @@ _VOICE_SCHEMA = {
 
 
 class OpenAiSpeechRequest(RequestBody):
-    """Body of POST /v1/audio/speech. `seed`, `language` and `max_seconds` are Kestrel's own."""
+    """Body of POST /v1/audio/speech. `seed`, `language`, `max_seconds` and `normalize` are Kestrel's own."""
 
     model: Name = Field(
         description=f"A model of GET /v1/models, or {', '.join(f'`{name}`' for name in MODELS)} for the loaded one.",
@@ -75,6 +76,7 @@ class OpenAiSpeechRequest(RequestBody):
     seed: int | None = Field(default=None, ge=0, le=MAX_SEED, description="As in POST /v1/tts.", examples=[7])
     language: Name | None = Field(default=None, description="As in POST /v1/tts.", examples=["en"])
     max_seconds: float | None = Field(default=None, gt=0, description="As in POST /v1/tts.", examples=[30])
+    normalize: Normalize = Field(default=True, description="As in POST /v1/tts.", examples=[True])
 
 
 OPENAI_EXAMPLES: dict[str, Any] = {

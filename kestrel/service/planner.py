@@ -1,4 +1,4 @@
-"""Text planner: cleans a text and cuts it into pieces short enough for one utterance each.
+"""Text planner: cuts a cleaned text into pieces short enough for one utterance each.
 
 Pure functions, shared by the server and `kestrel say`, so that both say the same thing the same way. Two promises hold
 for every input and are tested as properties: the pieces joined are exactly the cleaned text, and a token (a word, or
@@ -12,15 +12,18 @@ import unicodedata
 from dataclasses import dataclass
 from enum import IntEnum
 
+from kestrel.service.text import PlanError, clean, is_emoji, speakable
+
+__all__ = [
+    "MAX_PIECE_CHARS", "MAX_TOKEN_CHARS", "MIN_PIECE_CHARS", "Break", "Cut", "Packer", "PlanError", "clean", "cuts",
+    "is_emoji", "is_opener", "is_unspaced", "plan", "speakable",
+]  # fmt: skip
+
 MAX_PIECE_CHARS = 200
 MIN_PIECE_CHARS = 40
 MAX_TOKEN_CHARS = 200
 
-_MAX_MARKS = 30  # combining marks on one base, as in the Stream-Safe Text Format of UAX #15; more is an attack on NFC
 _ZERO_WIDTH_JOINERS = "\u200c\u200d"
-_EMOJI = re.compile(
-    "[\U0001f000-\U0001fbff\u2300-\u23ff\u2600-\u27bf\u2b00-\u2bff\u20e3\ufe00-\ufe0f\U000e0000-\U000e01ef]"
-)
 # Han, kana, bopomofo, Thai, Lao, Myanmar, Khmer: words follow each other without spaces, so any base may start a piece.
 _UNSPACED = re.compile(
     "[\u3005-\u3007\u3041-\u30ff\u3100-\u312f\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff"
@@ -50,63 +53,12 @@ class Break(IntEnum):
     PARAGRAPH = 3
 
 
-class PlanError(ValueError):
-    """The text cannot be planned; the message says why and what is valid."""
-
-
 @dataclass(frozen=True, slots=True)
 class Cut:
     """A place where a piece may end: the index after the token and its trailing space, and how good the place is."""
 
     end: int
     kind: Break
-
-
-def clean(text: str) -> str:
-    """The text as it will be spoken: NFC, without emoji, control and invisible format characters, single spaces.
-
-    A paragraph break becomes one blank line; every other run of white space becomes one space. Idempotent.
-    """
-    kept: list[str] = []
-    space, newlines, marks = False, 0, 0
-    for char in text:
-        category = unicodedata.category(char)
-        if category[0] == "M":
-            marks += 1
-            if marks > _MAX_MARKS:
-                continue
-        if char in "\n\u2029\x85\u2028":
-            space, newlines = True, newlines + (2 if char == "\u2029" else 1)
-        elif char.isspace() or category == "Cc" or char == "\u200b" or dropped(char):
-            space = True
-        elif category in ("Cf", "Cs", "Co", "Cn"):
-            # Joiners shape letters in several scripts; beside anything else they are left over from an emoji.
-            if char in _ZERO_WIDTH_JOINERS and kept and not space and unicodedata.category(kept[-1])[0] in "LM":
-                kept.append(char)
-                marks = 0
-        else:
-            if space and kept:
-                kept.append("\n\n" if newlines > 1 else " ")
-            space, newlines = False, 0
-            kept.append(char)
-            if category[0] != "M":
-                marks = 0
-    return unicodedata.normalize("NFC", "".join(kept))
-
-
-def dropped(char: str) -> bool:
-    """True for a character that is an emoji or part of one: it is never spoken, even one that counts as a number."""
-    return _EMOJI.match(char) is not None
-
-
-def speakable(text: str) -> bool:
-    """True if there is anything to say: at least one letter or digit of any script."""
-    return any(char.isalnum() for char in text)
-
-
-def is_emoji(char: str) -> bool:
-    """True for what `clean` takes out as a picture."""
-    return _EMOJI.match(char) is not None
 
 
 def is_unspaced(char: str) -> bool:

@@ -35,10 +35,10 @@ class SpeechRecord:
     @property
     def rtf(self) -> float | None:
         """Wall seconds of the engine per audio second, without the wait for a slot."""
-        if not self.totals.audio_seconds:
+        if not self.totals.spoken_seconds:
             return None
         busy = self.totals.wall_seconds - self.totals.phases.get("queue", 0.0)
-        return busy / self.totals.audio_seconds
+        return busy / self.totals.spoken_seconds
 
 
 @dataclass(slots=True)

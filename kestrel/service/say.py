@@ -12,13 +12,15 @@ from typing import BinaryIO
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 
-from kestrel.engine import Chunk, Engine
-from kestrel.service.containers import Container, container, wav_header
+from kestrel.engine import Engine
+from kestrel.service.containers import Container, Pcm, container, wav_header
 from kestrel.service.intake import speech_of
 from kestrel.service.runtime import load_engine
 from kestrel.service.schema import SpeechRequest
+from kestrel.service.script import Piece, silence
 from kestrel.service.settings import Settings
 from kestrel.service.speech import Speech, Totals
+from kestrel.service.text import Pause
 
 
 def say(request: SpeechRequest, settings: Settings, output: Path | None, console: Console) -> None:
@@ -29,16 +31,17 @@ def say(request: SpeechRequest, settings: Settings, output: Path | None, console
     """
     with load_engine(settings) as engine:
         speech = speech_of(request, engine.info, settings)
-        pieces = speech.pieces()
+        script = speech.script()
         wav = container("wav", engine.info.sample_rate)
-        speaking = _Speaking(engine, speech, pieces)
-        with _sink(output) as file, _progress(console, sum(map(len, pieces))) as advance:
+        speaking = _Speaking(engine, speech, script)
+        characters = sum(len(item.text) for item in script if isinstance(item, Piece))
+        with _sink(output) as file, _progress(console, characters) as advance:
             _write(file, wav, speaking, advance)
             if output is not None:
                 file.seek(0)
                 file.write(wav_header(engine.info.sample_rate, speaking.samples))
     totals = speaking.totals
-    rtf = totals.wall_seconds / totals.audio_seconds if totals.audio_seconds else 0.0
+    rtf = totals.wall_seconds / totals.spoken_seconds if totals.spoken_seconds else 0.0
     console.print(
         f"{totals.audio_seconds:.2f} s of audio in {totals.wall_seconds:.2f} s (RTF {rtf:.3f}), "
         f"seed {speech.seed}, finish reason {totals.finish_reason}",
@@ -47,28 +50,41 @@ def say(request: SpeechRequest, settings: Settings, output: Path | None, console
 
 
 class _Speaking:
-    """Chunks of all pieces in order, with the totals so far."""
+    """Samples of all pieces and pauses in order, with the totals so far."""
 
-    def __init__(self, engine: Engine, speech: Speech, pieces: list[str]) -> None:
+    def __init__(self, engine: Engine, speech: Speech, script: list[Piece | Pause]) -> None:
         self.totals = Totals()
         self.samples = 0
         self.characters = 0  # of the pieces that are done
         self._engine = engine
         self._speech = speech
-        self._pieces = pieces
+        self._script = script
 
-    def __iter__(self) -> Iterator[Chunk]:
-        for index, piece in enumerate(self._pieces):
+    @property
+    def seconds(self) -> float:
+        return self.samples / self._engine.info.sample_rate
+
+    def __iter__(self) -> Iterator[Pcm]:
+        rate = self._engine.info.sample_rate
+        for item in self._script:
             if self._speech.exhausted(self.totals.audio_seconds):
                 self.totals = self.totals.cut_short()
                 return
+            totals = self.totals
+            if isinstance(item, Pause):
+                seconds = min(item.seconds, self._speech.max_seconds - totals.audio_seconds)
+                for pcm in silence(seconds, rate):
+                    self.samples += len(pcm)
+                    yield pcm
+                    self.totals = self.totals.silent(len(pcm) / rate)
+                continue
             # Leaving the block early (Ctrl-C, a closed pipe) cancels the piece.
-            with self._engine.submit(self._speech.utterance(piece, index, self.totals.audio_seconds)) as stream:
+            with self._engine.submit(self._speech.utterance(item.text, totals.pieces, totals.audio_seconds)) as stream:
                 for chunk in stream:
                     self.samples += len(chunk.pcm)
-                    yield chunk
+                    yield chunk.pcm
                 self.totals = self.totals.add(stream.result())
-            self.characters += len(piece)
+            self.characters += len(item.text)
 
 
 class _Advance:
@@ -116,8 +132,8 @@ def _sink(output: Path | None) -> Iterator[BinaryIO]:
 def _write(file: BinaryIO, wav: Container, speaking: _Speaking, advance: _Advance) -> None:
     """Header with unknown sizes, then samples as they come; a file's header is corrected at the end."""
     begun = False
-    for chunk in speaking:
-        file.write(wav.block(chunk.pcm) if begun else wav.header(None) + wav.block(chunk.pcm))
+    for pcm in speaking:
+        file.write(wav.block(pcm) if begun else wav.header(None) + wav.block(pcm))
         file.flush()
         begun = True
-        advance.to(speaking.characters, chunk.start + speaking.totals.audio_seconds)
+        advance.to(speaking.characters, speaking.seconds)

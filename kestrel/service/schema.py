@@ -8,6 +8,7 @@ from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Fie
 from pydantic_core import PydanticCustomError
 
 from kestrel.service.formats import FASTEST, SLOWEST, FormatName
+from kestrel.service.normalization import Normalize
 
 MAX_SEED = 2**53 - 1
 """Largest integer that every JSON client keeps exact."""
@@ -124,6 +125,12 @@ class SpeechRequest(RequestBody):
         "false: one body with exact sizes and the figures of the request in headers.",
         examples=[True],
     )
+    normalize: Normalize = Field(
+        default=True,
+        description="How the text is made ready: true reads numbers, dates, units, addresses, markdown and so on in "
+        "words of the language; false leaves everything to the voice; an object switches single categories.",
+        examples=[True, {"markdown": False, "emoji": "name"}],
+    )
     format: FormatName = Field(
         default="wav",
         description="`wav` or `pcm`: 16-bit little-endian mono at the model's rate, `pcm` without a header. `flac`: "
@@ -175,6 +182,7 @@ SPEECH_EXAMPLES: dict[str, Any] = {
             "speed": 1.25,
             "deadline_seconds": 30,
             "stream": True,
+            "normalize": {"date_order": "dmy", "emoji": "name"},
             "format": "pcm",
             "timings": False,
         },

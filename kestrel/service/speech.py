@@ -6,7 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 from kestrel.engine import Result, Sampling, Utterance
-from kestrel.service.planner import MAX_PIECE_CHARS, MIN_PIECE_CHARS, PlanError, clean, plan, speakable
+from kestrel.service.planner import MAX_PIECE_CHARS, MIN_PIECE_CHARS
+from kestrel.service.script import Piece, write_script
+from kestrel.service.text import Pause, Switches, language_rules
 
 SHORTEST_SECONDS = 0.1
 """With less than this left of `max_seconds`, the next piece is not started."""
@@ -16,11 +18,16 @@ _MASK = (1 << 64) - 1
 
 @dataclass(frozen=True, slots=True)
 class Speech:
-    """A text and how to say it. `max_seconds` bounds the audio of all pieces together."""
+    """A text and how to say it. `max_seconds` bounds the audio of all pieces and pauses together.
+
+    `languages` are the model's; they decide whose rules read the text if `language` is None and there is one.
+    """
 
     text: str
     voice: str = "default"
     language: str | None = None
+    languages: tuple[str, ...] = ("en",)
+    switches: Switches = field(default_factory=Switches)
     seed: int = 0
     sampling: Sampling = field(default_factory=Sampling)
     max_seconds: float = 600.0
@@ -29,12 +36,21 @@ class Speech:
     piece_chars: int = MAX_PIECE_CHARS
     piece_min_chars: int = MIN_PIECE_CHARS
 
+    def script(self) -> list[Piece | Pause]:
+        """What to speak, and when to be silent, in order.
+
+        Raises PlanError when there is nothing to say, a word is too long or a pause tag is malformed, and
+        CharactersError, before any audio is made, when the model's only language has no sound for a character.
+        """
+        language = language_rules(self.language or (self.languages[0] if len(self.languages) == 1 else None))
+        script = write_script(self.text, self.switches, language, self.piece_chars, self.piece_min_chars)
+        if language is not None and len(self.languages) == 1:
+            language.check("".join(item.text for item in script if isinstance(item, Piece)))
+        return script
+
     def pieces(self) -> list[str]:
-        """The texts to speak in order. Raises PlanError when there is nothing to say or a word is too long."""
-        text = clean(self.text)
-        if not speakable(text):
-            raise PlanError("the text holds nothing to say; it needs at least one letter or digit")
-        return [piece.strip() for piece in plan(text, self.piece_chars, self.piece_min_chars) if speakable(piece)]
+        """The texts of the script alone."""
+        return [item.text for item in self.script() if isinstance(item, Piece)]
 
     def utterance(self, piece: str, index: int, spoken_seconds: float) -> Utterance:
         """Piece number `index` as an engine utterance, after `spoken_seconds` of audio of the pieces before it."""
@@ -75,6 +91,7 @@ class Totals:
     pieces: int = 0
     frames: int = 0
     audio_seconds: float = 0.0
+    pause_seconds: float = 0.0  # of audio_seconds, those that no engine made
     wall_seconds: float = 0.0
     phases: dict[str, float] = field(default_factory=dict)
 
@@ -86,9 +103,19 @@ class Totals:
             pieces=self.pieces + 1,
             frames=self.frames + result.frames,
             audio_seconds=self.audio_seconds + result.audio_seconds,
+            pause_seconds=self.pause_seconds,
             wall_seconds=self.wall_seconds + result.wall_seconds,
             phases=add_phases([self.phases, phases]),
         )
+
+    def silent(self, seconds: float) -> Totals:
+        """The totals with a pause."""
+        return replace(self, audio_seconds=self.audio_seconds + seconds, pause_seconds=self.pause_seconds + seconds)
+
+    @property
+    def spoken_seconds(self) -> float:
+        """Audio that the engine made, the base of every RTF."""
+        return self.audio_seconds - self.pause_seconds
 
     def cut_short(self) -> Totals:
         """The totals of a text whose last pieces did not fit into `max_seconds`."""

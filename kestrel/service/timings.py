@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from kestrel.engine import Result
-from kestrel.service.alignment import Alignment, Span
+from kestrel.service.script import Piece, Span
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +49,13 @@ class Sentence:
 class Timeline:
     """Follows the pieces of one reply. `speed` turns seconds of the engine into seconds that are heard."""
 
-    def __init__(self, original: str, pieces: Sequence[str], speed: float) -> None:
+    def __init__(self, original: str, pieces: Sequence[Piece], speed: float) -> None:
         self._original = original
-        self._alignment = Alignment(original, pieces)
+        self._pieces = pieces
         self._speed = speed
 
     def span(self, piece: int) -> Span:
-        return self._alignment.piece(piece)
+        return self._pieces[piece].span
 
     def ended(self, piece: int, start: float, result: Result) -> Sentence:
         """Piece number `piece`, which began `start` seconds into the engine's audio, has been spoken."""
@@ -63,7 +63,7 @@ class Timeline:
         span = self.span(piece)
         words: list[Word] = []
         for word in result.words:
-            part = self._alignment.part(piece, word.start, word.end)
+            part = self._pieces[piece].original(word.start, word.end)
             words.append(Word(self._original[slice(*part)], part, start + word.seconds / self._speed))
         return Sentence(
             index=piece,

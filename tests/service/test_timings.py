@@ -12,9 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kestrel.service.alignment import Alignment
 from kestrel.service.planner import clean
+from kestrel.service.script import Piece
 from kestrel.service.speech import Speech
+from kestrel.service.text import Switches
 from tests.service.decoding import decode, likeness, without_priming
 from tests.service.server_process import Server
 
@@ -25,8 +26,10 @@ TEXT = (
 TIMEOUT = httpx.Timeout(120.0)
 
 
-def pieces_of(text: str) -> list[str]:
-    return Speech(text, piece_chars=40, piece_min_chars=10).pieces()
+def pieces_of(text: str) -> list[Piece]:
+    """Of a text that nothing but cleaning changes."""
+    speech = Speech(text, piece_chars=40, piece_min_chars=10, languages=("en", "ja"), switches=Switches.off())
+    return [item for item in speech.script() if isinstance(item, Piece)]
 
 
 def post(server: Server, **body: Any) -> httpx.Response:
@@ -55,12 +58,11 @@ def test_spans_follow_each_other_and_hold_what_is_spoken(parts: list[str]) -> No
     if not any(char.isalnum() for char in clean(text)):
         return
     pieces = pieces_of(text)
-    alignment = Alignment(text, pieces)
-    spans = [alignment.piece(index) for index in range(len(pieces))]
+    spans = [piece.span for piece in pieces]
     end = 0
     for piece, span in zip(pieces, spans, strict=True):
         assert end <= span[0] < span[1] <= len(text)
-        assert [c for c in clean(text[slice(*span)]) if c.isalnum()] == [c for c in piece if c.isalnum()]
+        assert [c for c in clean(text[slice(*span)]) if c.isalnum()] == [c for c in piece.text if c.isalnum()]
         end = span[1]
     edges = [0, *(edge for span in spans for edge in span), len(text)]
     outside = "".join(text[start:end] for start, end in zip(edges[::2], edges[1::2], strict=True))
@@ -68,27 +70,18 @@ def test_spans_follow_each_other_and_hold_what_is_spoken(parts: list[str]) -> No
 
 
 def test_spans_of_a_text_with_everything_that_cleaning_changes() -> None:
-    """The exact places, read off by eye; `part` is what words use."""
+    """The exact places, read off by eye; `original` is what words use."""
     pieces = pieces_of(TEXT)
-    alignment = Alignment(TEXT, pieces)
-    shown = [TEXT[slice(*alignment.piece(index))] for index in range(len(pieces))]
+    shown = [TEXT[slice(*piece.span)] for piece in pieces]
     assert shown == [
         "The crow \U0001f426 flew home.",
-        "It was  cafe\u0301 o'clock",  # a dash on its own belongs to neither
+        "It was  cafe\u0301 o'clock —",
         "“too late” for the old harbour!",
         "Nobody knew why.",
     ]
-    start = pieces[1].index("café")
-    assert TEXT[slice(*alignment.part(1, start, start + 4))] == "cafe\u0301"
-    assert TEXT[slice(*alignment.part(2, 1, 4))] == "too"
-
-
-def test_alignment_is_linear() -> None:
-    """A hostile text of the largest size must not cost a second: counts the work, not the time."""
-    text = "a\u0301. " * 50_000
-    pieces = ["á." for _ in range(50_000)]
-    alignment = Alignment(text, pieces)
-    assert alignment.piece(49_999) == (200_000 - 4, 200_000 - 1)
+    start = pieces[1].text.index("café")
+    assert TEXT[slice(*pieces[1].original(start, start + 4))] == "cafe\u0301"
+    assert TEXT[slice(*pieces[2].original(1, 4))] == "too"
 
 
 @pytest.mark.parametrize("speed", [1.0, 0.5])

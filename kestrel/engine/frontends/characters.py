@@ -5,7 +5,7 @@ from __future__ import annotations
 import unicodedata
 from dataclasses import dataclass
 
-from kestrel.engine.errors import TextError
+from kestrel.engine.errors import CharactersError
 
 # Letters that have no Unicode decomposition into ASCII.
 _LETTERS = {
@@ -43,7 +43,7 @@ class Folded:
 def fold(text: str) -> Folded:
     """Folds `text`; control characters, emoji and other silent symbols vanish, white space becomes one blank.
 
-    Raises TextError if a letter or digit of another script is left.
+    Raises CharactersError if a letter or digit of another script is left.
     """
     out: list[str] = []
     origin: list[int] = []
@@ -59,7 +59,7 @@ def fold(text: str) -> Folded:
     if foreign:
         named = ", ".join(f"{c} (U+{ord(c):04X})" for c in list(foreign)[:8])
         more = f" and {len(foreign) - 8} more" if len(foreign) > 8 else ""
-        raise TextError(f"this voice speaks English; it cannot speak {named}{more}")
+        raise CharactersError(f"this voice speaks English; it cannot speak {named}{more}")
     return Folded("".join(out), tuple(origin))
 
 

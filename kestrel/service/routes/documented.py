@@ -69,7 +69,7 @@ SPEECH_ERRORS: dict[int | str, dict[str, Any]] = {
         example("text: Field required", "invalid_request_error", "text", "missing_field"),
         example(
             "unknown field 'pitch'; valid fields: text, voice, language, seed, temperature, top_p, top_k, max_seconds, "
-            "speed, deadline_seconds, stream, format, timings",
+            "speed, deadline_seconds, stream, normalize, format, timings",
             "invalid_request_error",
             "pitch",
             "unknown_field",
@@ -108,6 +108,15 @@ SPEECH_ERRORS: dict[int | str, dict[str, Any]] = {
         "The body is not declared as JSON.",
         example(
             "send the body as Content-Type: application/json", "invalid_request_error", None, "unsupported_media_type"
+        ),
+    ),
+    422: error(
+        "The text holds characters that the voice cannot speak; the message names them.",
+        example(
+            "this voice speaks English; it cannot speak 你 (U+4F60), 好 (U+597D)",
+            "invalid_request_error",
+            "text",
+            "unsupported_characters",
         ),
     ),
     429: error(

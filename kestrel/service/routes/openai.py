@@ -55,6 +55,7 @@ def _as_kestrels(body: OpenAiSpeechRequest, info: ModelInfo) -> SpeechRequest:
         language=body.language,
         seed=body.seed,
         max_seconds=body.max_seconds,
+        normalize=body.normalize,
         speed=body.speed,
         format=body.response_format,
     )
