@@ -5,6 +5,9 @@ seconds of silence for everyone. A job whose client is slower than speech is mad
 (`park`), and gets the next free one when the client has caught up (`resume`), before anyone who has heard nothing yet:
 otherwise a few listeners in real time would hold all slots of an idle engine.
 
+Work in the background (the sentences of a job, which nobody listens to yet) runs only while no request waits, and its
+places do not count against the requests' bounds: a server busy with a book alone turns nobody away.
+
 The estimates are pure functions; `Admission` is the loop-side bookkeeping around them. Not thread-safe: every call
 belongs to the event loop.
 """
@@ -65,6 +68,7 @@ class Ticket:
 
     expected_seconds: float
     produced_seconds: float = 0.0
+    background: bool = False
 
     @property
     def remaining_seconds(self) -> float:
@@ -87,6 +91,7 @@ class Admission:
         self._running: set[Ticket] = set()
         self._waiting: deque[_Waiter] = deque()
         self._resuming: deque[_Waiter] = deque()
+        self._background: deque[_Waiter] = deque()
         self._parked: set[Ticket] = set()
 
     @property
@@ -116,7 +121,7 @@ class Admission:
         ticket = Ticket(expected_seconds)
         if len(self._running) < self.slots:
             self._running.add(ticket)
-        elif len(self._waiting) < self.queue_size:
+        elif len(self._waiting) < self.queue_size + sum(running.background for running in self._running):
             await self._wait(ticket, self._waiting)
         else:
             raise QueueFull(len(self._waiting), self.retry_after())
@@ -126,6 +131,19 @@ class Admission:
             self._parked.discard(ticket)
             if ticket in self._running:
                 self._leave(ticket)
+
+    @asynccontextmanager
+    async def background_place(self, expected_seconds: float) -> AsyncIterator[Ticket]:
+        """Waits for a running place that no request wants and holds it for the body. Its callers bound themselves."""
+        ticket = Ticket(expected_seconds, background=True)
+        if len(self._running) < self.slots:
+            self._running.add(ticket)
+        else:
+            await self._wait(ticket, self._background)
+        try:
+            yield ticket
+        finally:
+            self._leave(ticket)
 
     def park(self, ticket: Ticket) -> None:
         """Gives a running place away while its job waits for the client; keeps it when too many are parked already."""
@@ -157,7 +175,7 @@ class Admission:
 
     def _leave(self, ticket: Ticket) -> None:
         self._running.remove(ticket)
-        queue = self._resuming or self._waiting
+        queue = self._resuming or self._waiting or self._background
         if queue:
             # The place moves to the first waiter now, not when its task wakes, so that nobody overtakes it.
             waiter = queue.popleft()

@@ -1,7 +1,6 @@
 """One request in flight: its pieces spoken in order through the engine, its PCM buffered for the sender.
 
-The engine calls back from its owner thread; everything else here belongs to the event loop. At most one piece of a job
-is in the engine at a time, so a job never holds more than the one slot that admission gave it. The next piece starts
+Everything here belongs to the event loop. At most one piece of a job is in the engine at a time, so a job never holds more than the one slot that admission gave it. The next piece starts
 when the one before has been *made*, not when it has been sent, and waits only while the client is far behind; the job
 gives its place away meanwhile.
 """
@@ -14,14 +13,12 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from time import monotonic
 
-from kestrel.engine import Chunk, Engine, Result, Stream, Utterance
+from kestrel.engine import Engine, Result, Utterance
 from kestrel.service.admission import Admission, Ticket, expected_audio_seconds
 from kestrel.service.containers import Pcm
 from kestrel.service.errors import deadline_exceeded
+from kestrel.service.speaking import speak
 from kestrel.service.speech import Speech, Totals
-
-_CANCEL_PATIENCE = 10.0
-"""Seconds to wait for the engine to confirm a cancellation; it needs one frame. Only a dead engine takes longer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,50 +131,16 @@ class Job:
         self.queue_seconds += monotonic() - behind
 
     async def _speak(self, utterance: Utterance, index: int, ticket: Ticket) -> Result:
-        loop = asyncio.get_running_loop()
-        ended: asyncio.Future[Result] = loop.create_future()
+        def heard(pcm: Pcm) -> None:
+            self._events.append(Block(index, pcm))
+            self._unsent += len(pcm)
+            self._produced += len(pcm)
+            ticket.produced_seconds = self._produced / self.sample_rate
+            self._news.set()
 
-        def arrived(event: Chunk | Result | Exception) -> None:
-            if isinstance(event, Chunk):
-                self._events.append(Block(index, event.pcm))
-                self._unsent += len(event.pcm)
-                self._produced += len(event.pcm)
-                ticket.produced_seconds = self._produced / self.sample_rate
-                self._news.set()
-            elif isinstance(event, Result):
-                ended.set_result(event)
-            else:
-                ended.set_exception(event)
+        def left(seconds: float, result: Result | None) -> None:
+            self.cancel_seconds = seconds
+            if result is not None:
+                self.totals = self.totals.add(result)
 
-        def sink(event: Chunk | Result | Exception) -> None:
-            loop.call_soon_threadsafe(arrived, event)
-
-        # Text work (tokenizer, lexicon) happens inside submit, hence the thread.
-        submitting = asyncio.ensure_future(asyncio.to_thread(self._engine.submit, utterance, sink))
-        try:
-            await asyncio.shield(submitting)
-            return await asyncio.shield(ended)
-        except asyncio.CancelledError:
-            abandoning = asyncio.ensure_future(self._abandon(submitting, ended))
-            while not abandoning.done():
-                try:
-                    await asyncio.shield(abandoning)
-                except asyncio.CancelledError:
-                    continue  # a second cancellation (deadline, then disconnect) must not leave the slot behind
-            raise
-
-    async def _abandon(self, submitting: asyncio.Future[Stream], ended: asyncio.Future[Result]) -> None:
-        """Cancels a piece and waits until the engine has let go of its slot.
-
-        Admission must not hand the place on before that, else the next job would find no slot. The submission may
-        still be running in its thread when the cancellation comes; its stream must not be left to speak on unheard.
-        """
-        started = monotonic()
-        await asyncio.wait([submitting])
-        if submitting.exception() is not None:
-            return
-        submitting.result().cancel()
-        await asyncio.wait([ended], timeout=_CANCEL_PATIENCE)
-        self.cancel_seconds = monotonic() - started
-        if ended.done() and ended.exception() is None:
-            self.totals = self.totals.add(ended.result())
+        return await speak(self._engine, utterance, heard, left)
