@@ -10,6 +10,7 @@ from fastapi import FastAPI
 
 from kestrel import __version__
 from kestrel.service import errors, routes
+from kestrel.service.jobs.jobs import Jobs
 from kestrel.service.metrics import Metrics
 from kestrel.service.middleware import BodyLimit, RequestContext
 from kestrel.service.runtime import EngineFactory, Runtime, load_engine
@@ -54,12 +55,16 @@ def create_app(settings: Settings | None = None, engine_factory: EngineFactory =
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         runtime = Runtime(settings, metrics, engine_factory)
         app.state.runtime = runtime
-        runtime.start()
+        jobs = Jobs(settings, runtime, metrics)
+        app.state.jobs = jobs
+        runtime.start(before=jobs.open)
         try:
             yield
         finally:
             runtime.drain()
+            await jobs.stop()
             await runtime.close()
+            await jobs.close()
 
     app = _Api(
         title="Kestrel",
@@ -71,7 +76,7 @@ def create_app(settings: Settings | None = None, engine_factory: EngineFactory =
     )
     app.state.settings = settings
     app.state.metrics = metrics
-    app.add_middleware(BodyLimit, limit=settings.max_body_bytes)
+    app.add_middleware(BodyLimit, limit=settings.max_body_bytes, larger={"/v1/jobs": settings.jobs_max_body_bytes})
     app.add_middleware(RequestContext, metrics=metrics)  # added last: outermost
     errors.install(app)
     for router in routes.ROUTERS:

@@ -56,6 +56,8 @@ def _model(runtime: Runtime) -> Model:
             max_body_bytes=settings.max_body_bytes,
             slots=info.slots,
             queue_size=settings.queue_size,
+            jobs_max_text_chars=settings.jobs_max_text_chars,
+            jobs_max_seconds=settings.jobs_max_seconds,
         ),
     )
 
