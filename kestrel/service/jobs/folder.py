@@ -108,8 +108,8 @@ class Folder:
 
     def remove(self, job: str) -> None:
         """Deletes every file of a job. Readers that have one open keep reading it."""
-        for suffix in ("part", "pcm"):
-            self._file(job, suffix).unlink(missing_ok=True)
+        for path in self._audio.glob(self._file(job, "*").name):
+            path.unlink(missing_ok=True)
 
     def ids(self) -> set[str]:
         """The jobs that have a file."""

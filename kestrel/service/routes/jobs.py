@@ -181,7 +181,8 @@ def _no_audio_yet(job: StoredJob, seconds_left: float | None) -> ApiError:
     if job.status == "failed":
         return ApiError(409, f"the job has failed: {job.error_message}", code="job_failed")
     wait = max(1, min(600, round(seconds_left or 1.0)))
-    message = f"the job is {job.status}: {job.progress.done} of {job.progress.total} sentences; its audio comes when it is completed"
+    done = f"{job.progress.done} of {job.progress.total} sentences"
+    message = f"the job is {job.status}: {done}; its audio comes when it is completed"
     return ApiError(409, message, code="job_unfinished", headers={"Retry-After": str(wait)})
 
 
