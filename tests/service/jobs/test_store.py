@@ -114,6 +114,7 @@ def killed_at(point: int, path: Path) -> list[str] | None:
         os._exit(code)
 
 
+@pytest.mark.heavy
 def test_killed_at_every_write_nothing_is_lost_and_nothing_left_behind(tmp_path: Path) -> None:
     """Catches any wrong order of writes: a job accepted and forgotten, audio that the state does not know, files of a
     deleted job, a sentence doubled or dropped."""
