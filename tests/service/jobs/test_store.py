@@ -128,6 +128,7 @@ def test_killed_at_every_write_nothing_is_lost_and_nothing_left_behind(tmp_path:
         job, dropped = store.find(KEPT), store.find(DROPPED)
         assert (dropped is not None) or "dropped deleting" in steps or "dropped created" not in steps
         assert (dropped is None) or "dropped deleted" not in steps
+        assert dropped is None or "dropped deleting" not in steps or dropped.progress.done == 1, "half deleted"
         store.delete(DROPPED)
         if "created" in steps:
             assert job is not None, (point, steps)
