@@ -67,7 +67,9 @@ class Settings(BaseSettings):
     read_ahead_seconds: float = Field(
         default=10.0, gt=0, description="Streams: with this much unsent audio the next piece waits for the client."
     )
-    request_timeout: float = Field(default=600.0, gt=0, description="Seconds a request may take, waiting included.")
+    request_timeout: float = Field(
+        default=600.0, gt=0, description="Seconds a request may take, waiting included; of a job, each sentence."
+    )
     grace_seconds: float = Field(
         default=30.0, ge=0, description="Seconds that running requests get to finish on SIGTERM."
     )

@@ -8,6 +8,7 @@ ended job is overwritten, not just unlinked.
 from __future__ import annotations
 
 import json
+import os
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -107,6 +108,8 @@ class StoredJob:
 def connect(path: Path) -> sqlite3.Connection:
     """The database in `path`, of the newest version. Raises FolderError."""
     try:
+        # The texts are in it: nobody else may read it, nor the journal, which SQLite gives the same mode.
+        os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600))
         database = sqlite3.connect(path, timeout=_BUSY_SECONDS, isolation_level=None, check_same_thread=False)
         try:
             database.row_factory = sqlite3.Row
@@ -117,9 +120,8 @@ def connect(path: Path) -> sqlite3.Connection:
         except BaseException:
             database.close()
             raise
-    except sqlite3.Error as error:
+    except (sqlite3.Error, PermissionError) as error:
         raise FolderError(f"{path} cannot be used: {error}; repair it or move it away") from error
-    path.chmod(0o600)
     return database
 
 

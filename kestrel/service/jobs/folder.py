@@ -43,10 +43,11 @@ class Folder:
         self.database = path / "jobs.sqlite3"
         self._audio = path / "audio"
         try:
-            self._audio.mkdir(mode=_PRIVATE_FOLDER, parents=True, exist_ok=True)
+            path.mkdir(mode=_PRIVATE_FOLDER, parents=True, exist_ok=True)
+            self._audio.mkdir(mode=_PRIVATE_FOLDER, exist_ok=True)
+            self._probe()
             # The system drops the lock with the process, however that ends, so a stale file never locks anyone out.
             self._lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _PRIVATE_FILE)
-            self._probe()
         except OSError as error:
             raise FolderError(
                 f"cannot store jobs in {path}: {error.strerror or error}; make it writable or set KESTREL_JOBS_FOLDER"

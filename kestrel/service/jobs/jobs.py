@@ -70,6 +70,8 @@ class Jobs:
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     async def close(self) -> None:
+        """Lets go of the folder. After the loading has ended, which may have begun the tasks only after `stop`."""
+        await self.stop()
         await self.desk.close()
         self._planning.shutdown()
 

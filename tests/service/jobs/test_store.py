@@ -340,6 +340,22 @@ def test_pages_are_stable(tmp_path: Path) -> None:
     store.close()
 
 
+def test_nobody_else_can_read(tmp_path: Path) -> None:
+    """Texts and audio of others' jobs on a shared machine."""
+    umask = os.umask(0)
+    try:
+        store = Store(tmp_path / "jobs", PLENTY)
+        store.create(new(), 10)
+        modes = {path.name: path.stat().st_mode & 0o777 for path in (tmp_path / "jobs").iterdir()}
+        finish(store)
+    finally:
+        os.umask(umask)
+    assert modes.keys() >= {"lock", "audio", "jobs.sqlite3", "jobs.sqlite3-wal"}
+    assert {mode & 0o077 for mode in modes.values()} == {0}
+    assert store.audio(KEPT).stat().st_mode & 0o077 == 0
+    store.close()
+
+
 def test_only_ids_become_paths(tmp_path: Path) -> None:
     """The last line of defence, should a route ever forget to look."""
     store = Store(tmp_path, PLENTY)
