@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -146,18 +147,23 @@ def _check_token(token: str) -> None:
         )
 
 
-def cuts(text: str) -> list[Cut]:
-    """Every place between two tokens of a cleaned text, in order; the last one is the end of the text."""
-    found: list[Cut] = []
-    words = list(_WORD.finditer(text))
-    for index, match in enumerate(words):
+def cuts(text: str) -> Iterator[Cut]:
+    """Every place between two tokens of a cleaned text, in order; the last one is the end of the text.
+
+    Lazy: a list of all words of a book is made in one go of the regular expression engine and then walked by every
+    garbage collection, and either holds up every other thread for half a second.
+    """
+    words = _WORD.finditer(text)
+    match = next(words, None)
+    while match is not None:
+        after = next(words, None)
         word, gap = match.group(1), match.group(2)
         if _UNSPACED.search(word):
-            found.extend(_inner_cuts(word, match.start()))
-        following = words[index + 1].group(1) if index + 1 < len(words) else ""
+            yield from _inner_cuts(word, match.start())
+        following = after.group(1) if after is not None else ""
         kind = Break.PARAGRAPH if "\n" in gap else _kind_after(word, following)
-        found.append(Cut(match.end(), kind))
-    return found
+        yield Cut(match.end(), kind)
+        match = after
 
 
 def _kind_after(word: str, following: str) -> Break:
@@ -176,9 +182,8 @@ def _kind_after(word: str, following: str) -> Break:
     return Break.CLAUSE if first.islower() else Break.SENTENCE
 
 
-def _inner_cuts(word: str, offset: int) -> list[Cut]:
+def _inner_cuts(word: str, offset: int) -> Iterator[Cut]:
     """Cuts inside a run of a script without spaces: before any character that can start a line."""
-    found: list[Cut] = []
     kind = Break.WORD
     for at in range(1, len(word)):
         before, after = word[at - 1], word[at]
@@ -193,5 +198,4 @@ def _inner_cuts(word: str, offset: int) -> list[Cut]:
         if after in _ZERO_WIDTH_JOINERS or before in _ZERO_WIDTH_JOINERS:
             continue
         if kind > Break.WORD or _UNSPACED.match(before) or _UNSPACED.match(after):
-            found.append(Cut(offset + at, kind))
-    return found
+            yield Cut(offset + at, kind)
