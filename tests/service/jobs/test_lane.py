@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import httpx
 import numpy as np
@@ -15,61 +12,8 @@ import pytest
 
 from kestrel.engine import ClosedError, EngineError
 from tests.service.fake_engine import RATE, FakeEngine, FakeStream
+from tests.service.jobs.serving import THREE, audio_files, serving, speaking
 from tests.service.server_process import PATIENCE, wait_for
-from tests.service.test_life import served
-
-THREE = "One sentence. Two sentence. Three of them."
-
-
-class Client:
-    """What the tests ask of a server with jobs."""
-
-    def __init__(self, url: str) -> None:
-        self.url = url
-
-    def post(self, text: str = THREE, **fields: Any) -> httpx.Response:
-        return httpx.post(f"{self.url}/v1/jobs", json={"text": text, "seed": 7} | fields)
-
-    def submit(self, text: str = THREE, **fields: Any) -> str:
-        reply = self.post(text, **fields)
-        assert reply.status_code == 202, reply.text
-        job: str = reply.json()["id"]
-        assert reply.headers["location"] == f"/v1/jobs/{job}"
-        return job
-
-    def get(self, path: str, **options: Any) -> httpx.Response:
-        return httpx.get(f"{self.url}{path}", **options)
-
-    def job(self, job: str) -> dict[str, Any]:
-        body: dict[str, Any] = self.get(f"/v1/jobs/{job}").json()
-        return body
-
-    def until(self, job: str, status: str) -> dict[str, Any]:
-        wait_for(lambda: self.job(job)["status"] == status, f"{job} is {status}")
-        return self.job(job)
-
-    def readiness(self) -> dict[str, Any]:
-        body: dict[str, Any] = self.get("/readyz").json()
-        return body
-
-
-@contextmanager
-def serving(fake: FakeEngine, folder: Path, **settings: object) -> Iterator[Client]:
-    """One slot, unless told otherwise; sentences of 20 characters."""
-    options: dict[str, object] = {"slots": 1, "piece_min_chars": 5, "jobs_folder": str(folder)} | settings
-    with served(lambda _: fake.engine, **options) as url:
-        wait_for(lambda: httpx.get(f"{url}/readyz").json()["status"] in ("ready", "failed"), "the start")
-        yield Client(url)
-
-
-def speaking(stream: FakeStream) -> None:
-    """What a healthy engine does, at once; the samples tell the sentence."""
-    stream.speak(0.5, len(stream.utterance.text))
-    stream.end()
-
-
-def audio_files(folder: Path) -> list[str]:
-    return sorted(path.name for path in (folder / "audio").iterdir())
 
 
 @pytest.mark.parametrize("queue_size", [0, 2])
@@ -90,8 +34,8 @@ def test_a_request_goes_before_the_next_sentence_of_a_job(tmp_path: Path, queue_
         assert len(fake.streams) == 2
         speaking(fake.streams[1])
         assert request.result().status_code == 200
-        fake.on_submit = speaking
         wait_for(lambda: len(fake.streams) == 3, "the job goes on")
+        fake.on_submit = speaking
         speaking(fake.streams[2])
         client.until(job, "completed")
         assert [stream.utterance.text for stream in fake.streams] == [
@@ -226,6 +170,7 @@ def test_the_queue_of_jobs_is_bounded(tmp_path: Path) -> None:
     fake = FakeEngine()
     with serving(fake, tmp_path, jobs_queue_size=2) as client:
         jobs = [client.submit(), client.submit()]
+        wait_for(lambda: len(fake.streams) == 1, "the first sentence")
         refused = client.post()
         assert refused.status_code == 429
         assert refused.json()["error"]["code"] == "jobs_full"
@@ -233,7 +178,6 @@ def test_the_queue_of_jobs_is_bounded(tmp_path: Path) -> None:
         httpx.delete(f"{client.url}/v1/jobs/{jobs[1]}")
         fake.on_submit = speaking
         jobs[1] = client.submit()
-        wait_for(lambda: len(fake.streams) == 1, "the first sentence")
         speaking(fake.streams[0])
         for job in jobs:
             client.until(job, "completed")
@@ -286,68 +230,3 @@ def test_an_ended_job_expires(tmp_path: Path) -> None:
         wait_for(lambda: client.get(f"/v1/jobs/{job}").status_code == 404, "it expires")
         assert audio_files(tmp_path) == []
         wait_for(lambda: 'tts_jobs_ended_total{outcome="expired"} 1.0' in client.get("/metrics").text, "it is counted")
-
-
-@pytest.mark.parametrize(
-    ("fields", "code", "param"),
-    [
-        ({"text": ""}, "invalid_value", "text"),
-        ({"text": "..."}, "invalid_text", "text"),
-        ({"text": "x" * 101}, "text_too_long", "text"),
-        ({"text": "Well.", "stream": True}, "invalid_value", "stream"),
-        ({"text": "Well.", "format": "midi"}, "invalid_value", "format"),
-        ({"text": "Well.", "retention_seconds": 0}, "invalid_value", "retention_seconds"),
-        ({"text": "Well.", "retention_seconds": 1e12}, "retention_too_long", "retention_seconds"),
-        ({"text": "Well.", "max_seconds": 1e12}, "max_seconds_too_large", "max_seconds"),
-        ({"text": "Well.", "voice": "alto"}, "unknown_voice", "voice"),
-        ({"text": "Well.", "speedo": 1}, "unknown_field", None),
-        ({}, "missing_field", "text"),
-    ],
-)
-def test_bad_jobs(tmp_path: Path, fields: dict[str, object], code: str, param: str | None) -> None:
-    """Each is refused before anything is stored, and says which field is at fault."""
-    with serving(FakeEngine(speaking), tmp_path, jobs_max_text_chars=100, max_text_chars=10) as client:
-        reply = httpx.post(f"{client.url}/v1/jobs", json=fields)
-        assert reply.status_code == 400
-        error = reply.json()["error"]
-        assert (error["code"], error["param"]) == (code, "speedo" if code == "unknown_field" else param)
-        assert client.get("/v1/jobs").json()["data"] == []
-        client.until(client.submit("Longer than a request. " * 4), "completed")
-
-
-def test_bodies_and_parameters_that_are_none(tmp_path: Path) -> None:
-    """Catches a 500 for what the framework would not have let through."""
-    with serving(FakeEngine(speaking), tmp_path, jobs_max_body_bytes=2048) as client:
-        post = {"headers": {"Content-Type": "application/json"}}
-        for body, status, code in [
-            (b"", 400, "invalid_json"), (b"{", 400, "invalid_json"), (b"[]", 400, "invalid_value"),
-            (b"\xff\xfe", 400, "invalid_json"), (b'{"text": "\\ud800"}', 400, "invalid_json"),
-            (b"[" * 2000, 400, "invalid_json"), (b'{"text": "a\\u0000"}', 400, "invalid_value"),
-            (b" " * 3000, 413, "body_too_large"),
-        ]:  # fmt: skip
-            reply = httpx.post(f"{client.url}/v1/jobs", content=body, **post)  # type: ignore[arg-type]
-            assert (reply.status_code, reply.json()["error"]["code"]) == (status, code), body[:20]
-        assert httpx.post(f"{client.url}/v1/jobs", content=b"text=Well").status_code == 415
-        for query in ("limit=0", "limit=101", "limit=x", "cursor=-1", "cursor=x", "cursor=" + "9" * 19, "status=lost"):
-            reply = client.get(f"/v1/jobs?{query}")
-            assert (reply.status_code, reply.json()["error"]["param"]) == (400, query.partition("=")[0])
-        for job in ("job_" + "0" * 32, "..", "%2e%2e%2flock", "job_*", "job_" + "0" * 32 + "%0a", "x" * 5000):
-            for path in ("", "/audio", "/events"):
-                assert client.get(f"/v1/jobs/{job}{path}").status_code == 404
-
-
-def test_without_a_folder_of_its_own_a_server_speaks_but_has_no_jobs(tmp_path: Path) -> None:
-    """Two servers of one user without any setting: the second must not be unusable, and must say what it lacks."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_STATE_HOME", str(tmp_path))
-        with (
-            serving(FakeEngine(speaking), tmp_path, jobs_folder="") as client,
-            serving(FakeEngine(speaking), tmp_path, jobs_folder="") as second,
-        ):
-            client.until(client.submit(), "completed")
-            assert httpx.post(f"{second.url}/v1/tts", json={"text": "Hello."}).status_code == 200
-            for reply in (second.post(), second.get("/v1/jobs"), second.get(f"/v1/jobs/job_{'0' * 32}")):
-                assert reply.status_code == 503
-                assert reply.json()["error"]["code"] == "jobs_unavailable"
-                assert "set KESTREL_JOBS_FOLDER" in reply.json()["error"]["message"]
-    assert (tmp_path / "kestrel" / "jobs" / "jobs.sqlite3").exists()

@@ -1,145 +1,20 @@
-"""Jobs on disk: killed at every single write, cut files, strange folders, limits."""
+"""Jobs on disk: cut files, strange folders, limits, expiry, pages."""
 
 from __future__ import annotations
 
 import os
-import signal
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from kestrel.service.jobs import database
-from kestrel.service.jobs.database import NewJob
 from kestrel.service.jobs.folder import FolderError, StorageError
 from kestrel.service.jobs.state import new_id
-from kestrel.service.jobs.store import JOB_BYTES, DiskLimit, Spoken, Store, TooManyJobs
-from kestrel.service.speech import Speech
-
-KEPT, DROPPED = "job_" + "a" * 32, "job_" + "d" * 32
-TEXTS = ["One.", "Two.", "Three."]
-AUDIO = [bytes([number]) * (200 + 2 * number) for number in range(3)]
-PLENTY = 1 << 30
-
-
-def new(job: str = KEPT, retention: float = 1000.0) -> NewJob:
-    speech = Speech("", seed=7, max_seconds=60.0)
-    return NewJob(job, 1.0, retention, "m", "1", 16000, "wav", sum(map(len, TEXTS)), speech, list(TEXTS))
-
-
-def spoken(number: int, pcm: bytes | None = None) -> Spoken:
-    pcm = AUDIO[number] if pcm is None else pcm
-    return Spoken(number, pcm, len(pcm) / 32000, 0.1 * number, "eos")
-
-
-def finish(store: Store, done: Callable[[str], None] = lambda step: None) -> None:
-    """Brings the one job from whatever state to its end, telling each step that is safe."""
-    if store.find(KEPT) is None:
-        store.create(new(), 10)
-        done("created")
-    if store.find(KEPT).status == "completed":  # type: ignore[union-attr]
-        return
-    job = store.take()
-    assert job is not None
-    assert job.id == KEPT
-    for number in range(job.progress.done, len(TEXTS)):
-        assert store.text(job, number) == TEXTS[number]
-        store.record(job, spoken(number))
-        done(f"spoken {number}")
-    store.complete(KEPT)
-    done("completed")
-
-
-def life(store: Store, done: Callable[[str], None]) -> None:
-    """A job that is deleted half-way, then one that is completed."""
-    store.create(new(DROPPED), 10)
-    done("dropped created")
-    job = store.take()
-    assert job is not None
-    store.record(job, spoken(0))
-    done("dropped deleting")
-    store.delete(DROPPED)
-    done("dropped deleted")
-    finish(store, done)
-
-
-def killed_at(point: int, path: Path) -> list[str] | None:
-    """Runs `life` in a child that is killed before its write number `point`. The steps it had done; None at its end.
-
-    Writes are the system calls of the folder and every statement of SQLite.
-    """
-    reading, writing = os.pipe()
-    child = os.fork()
-    if child:
-        os.close(writing)
-        with os.fdopen(reading) as told:
-            steps = told.read().splitlines()
-        status = os.waitpid(child, 0)[1]
-        assert os.WIFSIGNALED(status) or os.waitstatus_to_exitcode(status) == 0, "the child failed"
-        return steps if os.WIFSIGNALED(status) else None
-    code = 1
-    try:
-        left = point
-
-        def count(*_: object) -> None:
-            nonlocal left
-            if left == 0:
-                os.kill(os.getpid(), signal.SIGKILL)
-            left -= 1
-
-        def counted(call: Callable[..., Any]) -> Callable[..., Any]:
-            def run(*arguments: Any, **options: Any) -> Any:
-                count()
-                return call(*arguments, **options)
-
-            return run
-
-        for name in ("pwrite", "ftruncate", "fsync", "rename", "unlink"):
-            setattr(os, name, counted(getattr(os, name)))
-        connect = sqlite3.connect
-
-        def traced(*arguments: Any, **options: Any) -> sqlite3.Connection:
-            connection = connect(*arguments, **options)
-            connection.set_trace_callback(count)
-            return connection
-
-        database.sqlite3.connect = traced  # type: ignore[assignment]
-        life(Store(path, PLENTY), lambda step: os.write(writing, f"{step}\n".encode()) and None)
-        code = 0
-    finally:
-        os._exit(code)
-
-
-@pytest.mark.heavy
-def test_killed_at_every_write_nothing_is_lost_and_nothing_left_behind(tmp_path: Path) -> None:
-    """Catches any wrong order of writes: a job accepted and forgotten, audio that the state does not know, files of a
-    deleted job, a sentence doubled or dropped."""
-    point = 0
-    while True:
-        path = tmp_path / str(point)
-        steps = killed_at(point, path)
-        if steps is None:
-            break
-        store = Store(path, PLENTY)
-        job, dropped = store.find(KEPT), store.find(DROPPED)
-        assert (dropped is not None) or "dropped deleting" in steps or "dropped created" not in steps
-        assert (dropped is None) or "dropped deleted" not in steps
-        assert dropped is None or "dropped deleting" not in steps or dropped.progress.done == 1, "half deleted"
-        store.delete(DROPPED)
-        if "created" in steps:
-            assert job is not None, (point, steps)
-            assert job.progress.done >= sum(step.startswith("spoken") for step in steps)
-            assert (job.status == "completed") or "completed" not in steps
-        finish(store)
-        assert store.audio(KEPT).read_bytes() == b"".join(AUDIO)
-        assert {file.name for file in (path / "audio").iterdir() if "probe" not in file.name} == {f"{KEPT}.pcm"}
-        store.close()
-        point += 1
-    assert point > 60, "the test has lost sight of the writes"
+from kestrel.service.jobs.store import JOB_BYTES, DiskLimit, Store, TooManyJobs
+from tests.service.jobs.stored import AUDIO, DROPPED, KEPT, PLENTY, finish, new, spoken
 
 
 @pytest.mark.parametrize("left", [0, 1, 199, 200, 300, 401, 10_000])
