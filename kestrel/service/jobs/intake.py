@@ -26,6 +26,8 @@ class JobRequest(SpeechRequest):
     format: Literal["wav", "pcm"] = Field(
         default="wav", description="Format of GET /v1/jobs/{id}/audio unless that asks for another."
     )
+    speed: float = Field(default=1.0, ge=1, le=1, description="Only 1: the samples are kept as they were spoken.")
+    timings: Literal[False] = Field(default=False, description="A job's events tell where its sentences end.")
     retention_seconds: float | None = Field(
         default=None,
         gt=0,

@@ -18,6 +18,8 @@ from tests.service.jobs.serving import serving, speaking
         ({"text": "..."}, "invalid_text", "text"),
         ({"text": "x" * 101}, "text_too_long", "text"),
         ({"text": "Well.", "stream": True}, "invalid_value", "stream"),
+        ({"text": "Well.", "timings": True}, "invalid_value", "timings"),
+        ({"text": "Well.", "speed": 2}, "invalid_value", "speed"),
         ({"text": "Well.", "format": "midi"}, "invalid_value", "format"),
         ({"text": "Well.", "retention_seconds": 0}, "invalid_value", "retention_seconds"),
         ({"text": "Well.", "retention_seconds": 1e12}, "retention_too_long", "retention_seconds"),
