@@ -10,7 +10,7 @@ from typing import Self
 
 from kestrel.engine.binding import NativeModel, library_path, open_library
 from kestrel.engine.budget import frame_budget, guard_limits, positions_needed
-from kestrel.engine.errors import TextError
+from kestrel.engine.errors import TextTooLongError
 from kestrel.engine.frontends import Prompt, make_frontend
 from kestrel.engine.job import Job, Rates
 from kestrel.engine.metadata import read_metadata
@@ -92,6 +92,10 @@ class Engine:
         self._worker.submit(job)
         return job.stream
 
+    def check(self, text: str) -> None:
+        """Raises what submit would for this text: TextTooLongError if it must be split, else TextError."""
+        self._encode(text)
+
     def close(self) -> None:
         """Ends running streams as cancelled and frees the model. Idempotent."""
         self._finalizer()
@@ -121,11 +125,11 @@ class Engine:
         """Prompt of a text that fits the model's context. Raises TextError."""
         room = self._info.max_positions
         if len(text) > room * _CHARACTERS_PER_POSITION:
-            raise TextError(self._too_long(text))
+            raise TextTooLongError(self._too_long(text))
         prompt = self._frontend.encode(text)
         ids = sum(len(segment) for segment in prompt.segments)
         if positions_needed(prompt.columns.shape[1], ids, prompt.symbols, self._frontend.frames_per_symbol) > room:
-            raise TextError(self._too_long(text))
+            raise TextTooLongError(self._too_long(text))
         return prompt
 
     def _too_long(self, text: str) -> str:

@@ -15,6 +15,10 @@ class TextError(EngineError):
     """The text cannot be spoken by this model: nothing to speak, unsupported characters, or too long."""
 
 
+class TextTooLongError(TextError):
+    """The text does not fit into one utterance; parts of it do."""
+
+
 class BusyError(EngineError):
     """Too many utterances wait already; try again later."""
 

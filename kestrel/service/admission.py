@@ -31,12 +31,20 @@ PARKED_PER_SLOT = 16
 _RTF_BLEND = 0.2
 
 
-class QueueFull(Exception):
-    """No place to wait; `retry_after` is in whole seconds."""
+class Refused(Exception):
+    """No place, now or in time; `retry_after` is in whole seconds."""
 
-    def __init__(self, waiting: int, retry_after: int) -> None:
-        super().__init__(f"all places are taken and {waiting} requests wait; try again in {retry_after} s")
+    def __init__(self, message: str, retry_after: int) -> None:
+        super().__init__(f"{message}; try again in {retry_after} s")
         self.retry_after = retry_after
+
+
+class QueueFull(Refused):
+    """No place to wait."""
+
+
+class DeadlineUnreachable(Refused):
+    """There is a place to wait, but the deadline would pass there."""
 
 
 def expected_audio_seconds(characters: int, max_seconds: float) -> float:
@@ -82,10 +90,14 @@ class _Waiter:
 
 
 class Admission:
-    """First come, first served. `slots` jobs run, `queue_size` wait."""
+    """First come, first served. `slots` jobs run, `queue_size` wait, all together for at most `max_audio_seconds`.
 
-    def __init__(self, slots: int, queue_size: int, rtf: float = 1.0) -> None:
+    A job that finds nothing before it is never too long.
+    """
+
+    def __init__(self, slots: int, queue_size: int, rtf: float = 1.0, *, max_audio_seconds: float = math.inf) -> None:
         self.slots = slots
+        self.max_audio_seconds = max_audio_seconds
         self.queue_size = queue_size
         self.rtf = rtf
         self._running: set[Ticket] = set()
@@ -102,29 +114,52 @@ class Admission:
     def waiting(self) -> int:
         return len(self._waiting)
 
+    @property
+    def audio_seconds(self) -> float:
+        """Audio that was promised and is not yet made, of jobs that rest as well; of requests alone."""
+        background = sum(ticket.remaining_seconds for ticket in self._running if ticket.background)
+        return sum(ticket.remaining_seconds for ticket in self._parked) + sum(self._ahead()) - background
+
+    def _ahead(self) -> list[float]:
+        ahead = [ticket.remaining_seconds for ticket in self._running]
+        return ahead + [waiter.ticket.remaining_seconds for waiter in (*self._resuming, *self._waiting)]
+
     def retry_after(self) -> int:
         """Seconds after which a refused client should come back."""
-        ahead = [ticket.remaining_seconds for ticket in self._running]
-        ahead += [waiter.ticket.remaining_seconds for waiter in (*self._resuming, *self._waiting)]
-        return retry_after(ahead, self.rtf, self.slots)
+        return retry_after(self._ahead(), self.rtf, self.slots)
+
+    def _check(self, expected_seconds: float, within: float) -> None:
+        """Raises Refused for a job that cannot be taken, now that all slots or all audio seconds are taken."""
+        held = sum(ticket.background for ticket in self._running)
+        if len(self._running) >= self.slots and len(self._waiting) >= self.queue_size + held:
+            raise QueueFull(f"all places are taken and {len(self._waiting)} requests wait", self.retry_after())
+        promised = self.audio_seconds
+        excess = promised + expected_seconds - self.max_audio_seconds
+        if promised > 0 and excess > 0:
+            told = f"{promised:.0f} s of audio are being made or wait, and {self.max_audio_seconds:g} s are the limit"
+            raise QueueFull(told, retry_after([excess], self.rtf, self.slots))
+        wait = wait_seconds(self._ahead(), self.rtf, self.slots)
+        if len(self._running) >= self.slots and wait > within:
+            told = f"speech would begin in about {wait:.0f} s, after the deadline of {within:g} s"
+            raise DeadlineUnreachable(told, max(1, math.ceil(wait - within)))
 
     def measured(self, rtf: float) -> None:
         """Takes the real-time factor of a finished request into account."""
         self.rtf = blend_rtf(self.rtf, rtf)
 
     @asynccontextmanager
-    async def place(self, expected_seconds: float) -> AsyncIterator[Ticket]:
-        """Waits for a running place and holds it for the body. Raises QueueFull without waiting.
+    async def place(self, expected_seconds: float, within: float = math.inf) -> AsyncIterator[Ticket]:
+        """Waits for a running place and holds it for the body. Raises Refused without waiting.
 
+        `within`: seconds after which the caller will not wait any more, so that it need not begin.
         A caller cancelled while it waits leaves the queue at once.
         """
         ticket = Ticket(expected_seconds)
+        self._check(expected_seconds, within)
         if len(self._running) < self.slots:
             self._running.add(ticket)
-        elif len(self._waiting) < self.queue_size + sum(running.background for running in self._running):
-            await self._wait(ticket, self._waiting)
         else:
-            raise QueueFull(len(self._waiting), self.retry_after())
+            await self._wait(ticket, self._waiting)
         try:
             yield ticket
         finally:
@@ -145,11 +180,13 @@ class Admission:
         finally:
             self._leave(ticket)
 
-    def park(self, ticket: Ticket) -> None:
-        """Gives a running place away while its job waits for the client; keeps it when too many are parked already."""
-        if len(self._parked) < PARKED_PER_SLOT * self.slots:
-            self._parked.add(ticket)
-            self._leave(ticket)
+    def park(self, ticket: Ticket) -> bool:
+        """Gives a running place away while its job waits for the client. False: too many are parked; it is kept."""
+        if len(self._parked) >= PARKED_PER_SLOT * self.slots:
+            return False
+        self._parked.add(ticket)
+        self._leave(ticket)
+        return True
 
     async def resume(self, ticket: Ticket) -> None:
         """Waits for a running place again, ahead of the queue. No effect on a job that kept its place."""

@@ -39,6 +39,7 @@ def friendly() -> Iterator[None]:
     from kestrel.engine import EngineError, TextError
     from kestrel.engine.convert import ConvertError
     from kestrel.service.errors import ApiError, validation_error
+    from kestrel.service.keys import KeysError
     from kestrel.service.planner import PlanError
     from kestrel.service.server import BindError
 
@@ -52,7 +53,7 @@ def friendly() -> Iterator[None]:
         _stop(validation_error(error.errors()).message, USAGE)
     except (TextError, PlanError) as error:
         _stop(str(error), USAGE)
-    except (EngineError, ConvertError, BindError, OSError) as error:
+    except (EngineError, ConvertError, BindError, KeysError, OSError) as error:
         _stop(str(error), FAILED)
 
 
@@ -96,6 +97,7 @@ def serve(
     with friendly():
         from kestrel.service.app import create_app
         from kestrel.service.logs import configure
+        from kestrel.service.server import is_exposed
         from kestrel.service.server import serve as run_server
         from kestrel.service.settings import Settings, unknown_variables
 
@@ -103,6 +105,9 @@ def serve(
         configure(settings.log_level)
         for name in unknown_variables(os.environ):
             err.print(f"warning: {name} is not a setting; see docs/settings.md", markup=False, soft_wrap=True)
+        if is_exposed(settings.host) and not (settings.api_keys.get_secret_value() or settings.api_keys_file):
+            told = f"warning: {settings.host} is reachable for others, and there are no API keys; see docs/settings.md"
+            err.print(told, markup=False, soft_wrap=True)
         code = run_server(create_app(settings), settings, lambda line: err.print(line, markup=False, soft_wrap=True))
     raise typer.Exit(code)
 

@@ -17,13 +17,14 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from kestrel.engine import BusyError, ClosedError, EngineError, TextError
-from kestrel.service.admission import QueueFull
+from kestrel.service.admission import DeadlineUnreachable, QueueFull, Refused
 from kestrel.service.jobs.folder import StorageError
 from kestrel.service.planner import PlanError
 
 _log = logging.getLogger("kestrel.service")
 
 INVALID = "invalid_request_error"
+AUTHENTICATION = "authentication_error"
 OVERLOADED = "overloaded_error"
 UNAVAILABLE = "unavailable_error"
 SERVER = "server_error"
@@ -63,6 +64,11 @@ def body_too_large(limit: int) -> ApiError:
     return ApiError(413, f"the request body is larger than {limit} bytes, the limit", code="body_too_large")
 
 
+def no_such_path(headers: Mapping[str, str] | None = None) -> ApiError:
+    message = "no such path; GET /openapi.json or open /docs for the valid ones"
+    return ApiError(404, message, code="not_found", headers=headers)
+
+
 def unavailable(message: str, *, retry_after: int, code: str) -> ApiError:
     """503 for a server that is loading, draining or has lost its engine."""
     headers = {"Retry-After": str(retry_after)}
@@ -89,6 +95,9 @@ def to_api_error(error: Exception) -> ApiError:
         case QueueFull():
             headers = {"Retry-After": str(error.retry_after)}
             return ApiError(429, str(error), code="queue_full", kind=OVERLOADED, headers=headers)
+        case DeadlineUnreachable():
+            headers = {"Retry-After": str(error.retry_after)}
+            return ApiError(429, str(error), code="deadline_unreachable", kind=OVERLOADED, headers=headers)
         case RequestValidationError():
             return validation_error(error.errors())
         case HTTPException():
@@ -113,8 +122,7 @@ def to_api_error(error: Exception) -> ApiError:
 def _http_error(error: HTTPException) -> ApiError:
     headers = dict(error.headers or {})
     if error.status_code == 404:
-        message = "no such path; GET /openapi.json or open /docs for the valid ones"
-        return ApiError(404, message, code="not_found", headers=headers)
+        return no_such_path(headers)
     if error.status_code == 405:
         message = f"this path does not take that method; valid: {headers.get('Allow', 'see /docs')}"
         return ApiError(405, message, code="method_not_allowed", headers=headers)
@@ -162,5 +170,5 @@ async def handle(request: Request, error: Exception) -> Response:
 
 def install(app: FastAPI) -> None:
     """Makes every failure of the application answer in the one shape."""
-    for kind in (ApiError, QueueFull, PlanError, EngineError, StorageError, HTTPException, RequestValidationError):
+    for kind in (ApiError, Refused, PlanError, EngineError, StorageError, HTTPException, RequestValidationError):
         app.add_exception_handler(kind, handle)

@@ -25,6 +25,9 @@ def speech_of(body: SpeechRequest, info: ModelInfo, settings: Settings) -> Speec
     if body.max_seconds is not None and body.max_seconds > settings.max_seconds:
         message = f"max_seconds is {body.max_seconds:g}; the limit is {settings.max_seconds:g}"
         raise ApiError(400, message, code="max_seconds_too_large", param="max_seconds")
+    if body.deadline_seconds is not None and body.deadline_seconds > settings.request_timeout:
+        message = f"deadline_seconds is {body.deadline_seconds:g}; the limit is {settings.request_timeout:g}"
+        raise ApiError(400, message, code="deadline_too_large", param="deadline_seconds")
     limit = settings.max_seconds
     if body.max_seconds is not None:  # of what is heard; the engine speaks at its own speed
         limit = min(limit, body.max_seconds * body.speed)
@@ -43,11 +46,17 @@ def speech_of(body: SpeechRequest, info: ModelInfo, settings: Settings) -> Speec
 
 
 def language_of(wanted: str | None, languages: tuple[str, ...]) -> str | None:
-    """The model's spelling of a BCP 47 code, which is not case-sensitive (RFC 5646, 2.1.1). Raises ApiError 400."""
+    """The model's own code for a BCP 47 code: the same, else one of that language (an `en` voice speaks en-US).
+
+    Codes are not case-sensitive (RFC 5646, 2.1.1). Raises ApiError 400.
+    """
     if wanted is None:
         return None
     for language in languages:
         if language.lower() == wanted.lower():
+            return language
+    for language in languages:
+        if language.lower().split("-")[0] == wanted.lower().split("-")[0]:
             return language
     message = f"unknown language {wanted!r}; valid: {', '.join(languages)}"
     raise ApiError(400, message, code="unknown_language", param="language")

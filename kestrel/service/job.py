@@ -105,7 +105,7 @@ class Job:
         planned = monotonic()
         self.plan_seconds = planned - started
         expected = expected_audio_seconds(sum(map(len, pieces)), self._speech.max_seconds)
-        async with self._admission.place(expected) as ticket:
+        async with self._admission.place(expected, self._timeout) as ticket:
             self.queue_seconds = monotonic() - planned
             for index, piece in enumerate(pieces):
                 if self._speech.exhausted(self.totals.audio_seconds):

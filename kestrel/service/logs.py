@@ -1,4 +1,5 @@
-"""Structured log: one JSON object a line on standard output. A request's text is never part of it."""
+"""Structured log: one JSON object a line on standard output. A request's text is part of it only if the setting
+`log_text` is on, and an API key never is."""
 
 from __future__ import annotations
 

@@ -87,6 +87,7 @@ class Metrics:
         )  # fmt: skip
         self.queue_depth = Gauge("tts_queue_depth", "Requests that wait for a slot.", registry=registry)
         self.inflight = Gauge("tts_inflight", "Requests that hold a slot.", registry=registry)
+        self.sessions = Gauge("tts_websocket_sessions", "Open WebSocket sessions.", registry=registry)
         self.queue_wait = Histogram(
             "tts_queue_wait_seconds", "Wait of a request for its slot.", buckets=LATENCY_BUCKETS, registry=registry
         )

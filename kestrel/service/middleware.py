@@ -15,12 +15,14 @@ from typing import Any
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from kestrel.service.errors import ApiError, body_too_large, to_api_error
+from kestrel.service.errors import ApiError, body_too_large, no_such_path, to_api_error
 from kestrel.service.logs import log_request
 from kestrel.service.metrics import Metrics
 from kestrel.service.record import RequestRecord
+from kestrel.service.refusal import refuse
 
 _REQUEST_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
+_BEGINNINGS = ("http.response.start", "websocket.http.response.start", "websocket.accept")
 _BODY_TIMEOUT = 30.0
 _DRAIN_BYTES = 64 << 20
 """A refused body is read and dropped up to this size: many clients read the answer only after sending everything."""
@@ -41,15 +43,19 @@ class RequestContext:
         self.metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
+        if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
-        record = RequestRecord(request_id(Headers(scope=scope).get("x-request-id")), scope["method"])
+        method = scope.get("method", "GET")  # a WebSocket begins with a GET
+        record = RequestRecord(request_id(Headers(scope=scope).get("x-request-id")), method)
         scope.setdefault("state", {})["record"] = record
 
         async def send_with_id(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                record.status = message["status"]
+            if message["type"] == "websocket.close" and record.status == 0:  # no route took it
+                await refuse(no_such_path(), scope, receive, send_with_id)
+                return
+            if message["type"] in _BEGINNINGS:
+                record.status = message.get("status", 101)
                 MutableHeaders(raw=message.setdefault("headers", []))["x-request-id"] = record.request_id
             await send(message)
 
@@ -58,14 +64,28 @@ class RequestContext:
         except Exception as error:
             failure = to_api_error(error)
             record.error_code = failure.code
-            if record.status == 0:
+            if scope["type"] == "websocket":
+                await _close(record, failure, scope, receive, send_with_id)
+            elif record.status == 0:
                 await failure.response()(scope, receive, send_with_id)
             # Otherwise the body stays without its end, and the server closes the connection.
         finally:
             record.seconds = monotonic() - record.started
             record.endpoint = endpoint(scope)
-            self.metrics.ended(record)
+            if record.status != 101:  # the utterances of a WebSocket count, not how long it was open
+                self.metrics.ended(record)
             log_request(record)
+
+
+async def _close(record: RequestRecord, failure: ApiError, scope: Scope, receive: Receive, send: Send) -> None:
+    """The failure of a WebSocket: an HTTP answer while it is not accepted, else a close frame."""
+    try:
+        if record.status == 0:
+            await refuse(failure, scope, receive, send)
+        else:
+            await send({"type": "websocket.close", "code": 1011})
+    except (OSError, RuntimeError):
+        pass  # the connection is gone, or was closed before
 
 
 def endpoint(scope: Scope) -> str:

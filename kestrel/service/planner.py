@@ -105,6 +105,21 @@ def speakable(text: str) -> bool:
     return any(char.isalnum() for char in text)
 
 
+def is_emoji(char: str) -> bool:
+    """True for what `clean` takes out as a picture."""
+    return _EMOJI.match(char) is not None
+
+
+def is_unspaced(char: str) -> bool:
+    """True for a character of a script whose words follow each other without spaces."""
+    return _UNSPACED.match(char) is not None
+
+
+def is_opener(char: str) -> bool:
+    """True for an opening bracket or quotation mark."""
+    return char in _OPENERS
+
+
 def plan(text: str, max_chars: int = MAX_PIECE_CHARS, min_chars: int = MIN_PIECE_CHARS) -> list[str]:
     """Cuts a cleaned text into pieces of at most `max_chars` characters (not counting the space that ends a piece).
 
@@ -114,29 +129,46 @@ def plan(text: str, max_chars: int = MAX_PIECE_CHARS, min_chars: int = MIN_PIECE
     speakable (a lone dash); the caller passes over it.
     """
     pieces: list[str] = []
+    packer = Packer(max_chars, min_chars)
     start = 0
-    sentence = clause = word = 0  # last cut of each kind; of use while it lies after `start`
     for cut in cuts(text):
-        while len(text[start : cut.end].rstrip()) > max_chars:
-            end = next((end for end in (sentence, clause, word) if end > start), None)
-            if end is None:
-                _check_token(text[start : cut.end].rstrip())
-                break
+        for end in packer.take(text, cut):
             pieces.append(text[start:end])
             start = end
-        if cut.kind >= Break.SENTENCE:
-            if cut.end - start >= min_chars:
-                pieces.append(text[start : cut.end])
-                start = cut.end
-            else:
-                sentence = cut.end
-        elif cut.kind == Break.CLAUSE:
-            clause = cut.end
-        else:
-            word = cut.end
     if start < len(text):
         pieces.append(text[start:])
     return pieces
+
+
+class Packer:
+    """The rule of `plan`, cut by cut. At the start of a piece it remembers nothing that matters for later pieces."""
+
+    def __init__(self, max_chars: int, min_chars: int) -> None:
+        self._max_chars, self._min_chars = max_chars, min_chars
+        self._start = 0
+        self._sentence = self._clause = self._word = 0  # last cut of each kind; of use while it lies after `_start`
+
+    def take(self, text: str, cut: Cut) -> list[int]:
+        """Ends of the pieces that the next cut of `text` decides. Raises PlanError for an endless word."""
+        ends: list[int] = []
+        while len(text[self._start : cut.end].rstrip()) > self._max_chars:
+            end = next((end for end in (self._sentence, self._clause, self._word) if end > self._start), None)
+            if end is None:
+                _check_token(text[self._start : cut.end].rstrip())
+                break
+            ends.append(end)
+            self._start = end
+        if cut.kind >= Break.SENTENCE:
+            if cut.end - self._start >= self._min_chars:
+                ends.append(cut.end)
+                self._start = cut.end
+            else:
+                self._sentence = cut.end
+        elif cut.kind == Break.CLAUSE:
+            self._clause = cut.end
+        else:
+            self._word = cut.end
+        return ends
 
 
 def _check_token(token: str) -> None:
@@ -147,8 +179,12 @@ def _check_token(token: str) -> None:
         )
 
 
-def cuts(text: str) -> Iterator[Cut]:
+def cuts(text: str, following: str = "", *, continues: bool = False) -> Iterator[Cut]:
     """Every place between two tokens of a cleaned text, in order; the last one is the end of the text.
+
+    For a text that is only the middle of one: `following` is the beginning of what comes after it, in cleaned form;
+    without a space before that the last word is not complete, and only cuts inside it are found. `continues`: the first
+    word is the rest of one that holds a character of a script without spaces.
 
     Lazy: a list of all words of a book is made in one go of the regular expression engine and then walked by every
     garbage collection, and either holds up every other thread for half a second.
@@ -156,14 +192,17 @@ def cuts(text: str) -> Iterator[Cut]:
     words = _WORD.finditer(text)
     match = next(words, None)
     while match is not None:
-        after = next(words, None)
+        successor = next(words, None)
         word, gap = match.group(1), match.group(2)
-        if _UNSPACED.search(word):
-            yield from _inner_cuts(word, match.start())
-        following = after.group(1) if after is not None else ""
-        kind = Break.PARAGRAPH if "\n" in gap else _kind_after(word, following)
+        open_end = following[:1] if successor is None and not gap else ""
+        if continues or _UNSPACED.search(word):
+            yield from _inner_cuts(word + open_end, match.start())
+        if open_end:
+            return
+        after = following if successor is None else successor.group(1)
+        kind = Break.PARAGRAPH if "\n" in gap else _kind_after(word, after)
         yield Cut(match.end(), kind)
-        match = after
+        match, continues = successor, False
 
 
 def _kind_after(word: str, following: str) -> Break:

@@ -14,7 +14,7 @@ TRUNCATED = ("length", "repetition", "silence", "context")
 
 @dataclass(slots=True)
 class SpeechRecord:
-    """The part of a record that only a speech request has. Never holds the text."""
+    """The part of a record that only a speech request has. Holds the text only if the log is to have it."""
 
     model: str
     voice: str
@@ -30,6 +30,7 @@ class SpeechRecord:
     cancelled: str | None = None
     cancel_seconds: float | None = None
     failed: bool = False
+    text: str | None = None
 
     @property
     def rtf(self) -> float | None:
@@ -84,6 +85,7 @@ class RequestRecord:
                 "format": speech.format,
                 "stream": speech.stream,
                 "characters": speech.characters,
+                "text": speech.text,
                 "seed": speech.seed,
                 "pieces": speech.totals.pieces,
                 "finish_reason": speech.totals.finish_reason or None,

@@ -38,7 +38,7 @@ class Runtime:
     def __init__(self, settings: Settings, metrics: Metrics, factory: EngineFactory) -> None:
         self.settings = settings
         self.metrics = metrics
-        self.admission = Admission(settings.slots, settings.queue_size)
+        self.admission = Admission(settings.slots, settings.queue_size, max_audio_seconds=settings.max_audio_seconds)
         self.active = 0  # speech requests not yet answered to their last byte
         self.model_created = 0  # Unix seconds when it was loaded
         self.settled = asyncio.Event()  # ready or failed
@@ -125,7 +125,7 @@ class Runtime:
             self._engine, self.model_created = engine, int(time())
             if self._status != "draining":
                 self._set("warming")
-                await asyncio.to_thread(_warm_up, engine)
+                self.admission.rtf = await asyncio.to_thread(_warm_up, engine)
         except (EngineError, OSError) as error:
             self._fail(str(error))
         except Exception as error:
@@ -157,8 +157,12 @@ class Runtime:
         return unavailable(message, retry_after=_RETRY_LOADING, code="loading")
 
 
-def _warm_up(engine: Engine) -> None:
-    """Speaks a word: plans the graphs, touches the weights, and proves that readiness means speech."""
+def _warm_up(engine: Engine) -> float:
+    """Speaks a word: plans the graphs, touches the weights, and proves that readiness means speech. Returns its RTF.
+
+    With that, the first estimates of a wait are of this machine; they are a little high, for the planning.
+    """
     stream = engine.submit(Utterance(text=_WARM_TEXT, voice=engine.info.voices[0], max_seconds=_WARM_SECONDS))
     if not sum(len(chunk.pcm) for chunk in stream):
         raise EngineError("the model made no audio for the warm-up text")
+    return stream.result().rtf

@@ -110,6 +110,13 @@ class SpeechRequest(RequestBody):
         "only slower or faster.",
         examples=[1.25],
     )
+    deadline_seconds: float | None = Field(
+        default=None,
+        gt=0,
+        description="Give up if the audio is not complete so many seconds after the request; refused at once if the "
+        "queue is longer than that. Null, and the most: `limits.deadline_seconds` of GET /v1/models.",
+        examples=[30],
+    )
     stream: Annotated[bool | Literal["audio", "sse"], BeforeValidator(_stream)] = Field(
         default=False,
         description="true or `audio`: chunked body, sent while the rest is still being made; a WAV then has the sizes "
@@ -166,6 +173,7 @@ SPEECH_EXAMPLES: dict[str, Any] = {
             "top_k": 30,
             "max_seconds": 30,
             "speed": 1.25,
+            "deadline_seconds": 30,
             "stream": True,
             "format": "pcm",
             "timings": False,
@@ -185,7 +193,7 @@ SPEECH_EXAMPLES: dict[str, Any] = {
 class ErrorDetail(BaseModel):
     message: str = Field(description="What was wrong and what is valid.")
     type: str = Field(
-        description="invalid_request_error, overloaded_error, unavailable_error or server_error.",
+        description="invalid_request_error, authentication_error, overloaded_error, unavailable_error or server_error.",
         examples=["invalid_request_error"],
     )
     param: str | None = Field(description="The field at fault, if one is.", examples=["voice"])
@@ -215,6 +223,7 @@ class Limits(BaseModel):
     max_text_chars: int = Field(examples=[5000])
     max_seconds: float = Field(examples=[600.0])
     max_body_bytes: int = Field(examples=[262144])
+    deadline_seconds: float = Field(examples=[600.0])
     slots: int = Field(description="Requests spoken at once.", examples=[4])
     queue_size: int = Field(description="Requests that may wait.", examples=[16])
     jobs_max_text_chars: int = Field(description="Of a job.", examples=[1_000_000])

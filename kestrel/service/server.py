@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ipaddress
 import logging
 import signal
 import socket
@@ -13,6 +14,7 @@ from types import FrameType
 import uvicorn
 from fastapi import FastAPI
 
+from kestrel.service.http_protocol import HttpProtocol
 from kestrel.service.jobs.jobs import Jobs
 from kestrel.service.runtime import Runtime
 from kestrel.service.settings import Settings
@@ -51,6 +53,14 @@ def url_of(bound: socket.socket, host: str) -> str:
     return f"http://{shown}:{bound.getsockname()[1]}"
 
 
+def is_exposed(host: str) -> bool:
+    """True unless only this machine can reach the address."""
+    try:
+        return not ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host != "localhost"
+
+
 def serve(app: FastAPI, settings: Settings, say: Say) -> int:
     """Serves until SIGTERM or SIGINT. Returns the exit code: 0, or 1 when the model could not be loaded.
 
@@ -60,8 +70,13 @@ def serve(app: FastAPI, settings: Settings, say: Say) -> int:
     config = uvicorn.Config(
         app,
         loop="asyncio",
-        http="h11",
-        ws="none",
+        http=HttpProtocol,
+        h11_max_incomplete_event_size=settings.max_header_bytes,
+        ws="websockets-sansio",
+        ws_max_size=settings.max_body_bytes,
+        # No time limit for the answer to a ping: it queues behind audio that a slow listener has not taken yet.
+        ws_ping_timeout=None,
+        ws_per_message_deflate=False,  # PCM does not shrink, and every connection would hold a compressor
         lifespan="on",
         log_config=None,
         access_log=False,

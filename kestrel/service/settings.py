@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from kestrel.service.planner import MAX_PIECE_CHARS, MIN_PIECE_CHARS
+from kestrel.service.web import origins
 
 _PREFIX = "KESTREL_"
 _INTRODUCTION = """# Settings
@@ -32,7 +33,7 @@ def _power_of_two(value: int) -> int:
 class Settings(BaseSettings):
     """Every knob of `kestrel serve`. Command-line options win over the environment."""
 
-    model_config = SettingsConfigDict(env_prefix=_PREFIX, extra="ignore", frozen=True)
+    model_config = SettingsConfigDict(env_prefix=_PREFIX, extra="ignore", frozen=True, hide_input_in_errors=True)
 
     host: str = Field(default="127.0.0.1", description="Address to listen on; 0.0.0.0 for every interface.")
     port: int = Field(default=8080, ge=0, le=65535, description="Port to listen on; 0 picks a free one.")
@@ -43,11 +44,34 @@ class Settings(BaseSettings):
     queue_size: int = Field(
         default=16, ge=0, le=10_000, description="Requests that may wait; more are answered with 429."
     )
+    max_audio_seconds: float = Field(
+        default=7200.0, gt=0, description="Audio that may be in the making or wait, all requests together; more: 429."
+    )
+    client_concurrency: int = Field(
+        default=0,
+        ge=0,
+        description="Requests of one API key (without keys: one address) at the same time; 0: no limit.",
+    )
+    client_requests_per_minute: float = Field(
+        default=0.0, ge=0, description="Requests and WebSocket utterances of one client, on average; 0: no limit."
+    )
+    client_burst: int = Field(default=10, ge=1, description="Requests that a client may send at once, after a pause.")
     max_text_chars: int = Field(
         default=5000, ge=1, le=1_000_000, description="Longest text of a request, in characters."
     )
     max_body_bytes: int = Field(
         default=262_144, ge=1024, description="Largest request body, checked before it is parsed."
+    )
+    max_header_bytes: int = Field(
+        default=16_384, ge=1024, description="Largest head of a request, checked before it is parsed; 431 beyond."
+    )
+    api_keys: SecretStr = Field(
+        default=SecretStr(""),
+        description="Comma-separated API keys. With any, `/v1/...` and `/metrics` need one. Empty: open to everyone.",
+    )
+    api_keys_file: str = Field(default="", description="File with one API key a line; `#` begins a comment line.")
+    cors_origins: str = Field(
+        default="", description="Comma-separated origins of web pages that may use this server, or `*`. Empty: none."
     )
     max_seconds: float = Field(default=600.0, gt=0, le=86_400, description="Longest audio of a request, in seconds.")
     piece_chars: int = Field(
@@ -66,6 +90,11 @@ class Settings(BaseSettings):
     )
     read_ahead_seconds: float = Field(
         default=10.0, gt=0, description="Streams: with this much unsent audio the next piece waits for the client."
+    )
+    live_idle_seconds: float = Field(
+        default=300.0,
+        gt=0,
+        description="WebSocket: a client that is silent for so long, with nothing to hear, is closed.",
     )
     request_timeout: float = Field(
         default=600.0, gt=0, description="Seconds a request may take, waiting included; of a job, each sentence."
@@ -103,13 +132,21 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Lowest level that is logged."
     )
+    log_text: bool = Field(default=False, description="Write the texts of requests to the log.")
+
+    @field_validator("cors_origins")
+    @classmethod
+    def _origins(cls, value: str) -> str:
+        origins(value)
+        return value
 
 
 def settings_page() -> str:
     """Markdown page of every setting: variable, default, meaning. `docs/settings.md` is this text."""
     rows = [_INTRODUCTION, "| Variable | Default | Meaning |", "|---|---|---|"]
     for name, info in Settings.model_fields.items():
-        rows.append(f"| `{_PREFIX}{name.upper()}` | `{info.default}` | {info.description} |")
+        default = f"`{info.default}`" if str(info.default) else ""
+        rows.append(f"| `{_PREFIX}{name.upper()}` | {default} | {info.description} |")
     return "\n".join(rows) + "\n"
 
 

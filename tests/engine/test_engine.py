@@ -27,6 +27,7 @@ from kestrel.engine import (
     Sampling,
     Stream,
     TextError,
+    TextTooLongError,
     Utterance,
 )
 from kestrel.engine.binding import NativeModel, NativeSession
@@ -265,8 +266,11 @@ def test_bad_requests_are_refused_and_harm_nobody(engine: Engine) -> None:
         with pytest.raises(TextError):
             engine.submit(Utterance(text))
     for text in ("word " * 400, "a" * 100_000, "7" * 8000):
-        with pytest.raises(TextError, match=r"too long .*split it into parts of about 95 characters"):
+        with pytest.raises(TextTooLongError, match=r"too long .*split it into parts of about 95 characters"):
             engine.submit(Utterance(text))
+        with pytest.raises(TextTooLongError):
+            engine.check(text)
+    engine.check(LONG)
     with pytest.raises(ValueError, match="valid: default"):
         engine.submit(Utterance("Hello.", voice="nobody"))
     with pytest.raises(ValueError, match="valid: en"):

@@ -48,6 +48,10 @@ class FakeStream:
         """One chunk, for the warm-up."""
         yield Chunk(np.ones(640, np.int16), 0.0, 0, 0.0)
 
+    def result(self) -> Result:
+        """Of the warm-up."""
+        return Result("eos", 1, 0.04, 0.04, 1.0, {}, ())
+
     def cancel(self) -> None:
         self.cancelled.set()
 

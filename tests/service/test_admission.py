@@ -13,6 +13,7 @@ from kestrel.service.admission import (
     MAX_RETRY_AFTER,
     PARKED_PER_SLOT,
     Admission,
+    DeadlineUnreachable,
     QueueFull,
     blend_rtf,
     expected_audio_seconds,
@@ -236,3 +237,50 @@ def test_produced_audio_shortens_the_wait() -> None:
 def test_measured_rtf_moves_the_estimate_slowly() -> None:
     """One slow request must not send everyone away for minutes."""
     assert 1.0 < blend_rtf(1.0, 10.0) < 4.0
+
+
+async def _audio_bound() -> tuple[str, int]:
+    admission = Admission(2, 8, rtf=0.5, max_audio_seconds=100.0)
+    async with AsyncExitStack() as stack:
+        long = await stack.enter_async_context(admission.place(500.0))  # nothing before it: never too long
+        with pytest.raises(QueueFull) as refused:
+            await stack.enter_async_context(admission.place(20.0))
+        long.produced_seconds = 450.0
+        admission.park(await stack.enter_async_context(admission.place(30.0)))
+        assert admission.audio_seconds == 80.0
+        with pytest.raises(QueueFull):  # one that rests has its audio still to come
+            await stack.enter_async_context(admission.place(21.0))
+        await stack.enter_async_context(admission.place(20.0))
+        return str(refused.value), refused.value.retry_after
+    return "", 0
+
+
+def test_audio_seconds_are_bounded_besides_the_count() -> None:
+    """Catches a short queue that is hours long, and a Retry-After that waits for all of it instead of for room."""
+    told, retry = asyncio.run(_audio_bound())
+    assert "500 s of audio" in told
+    assert "100 s are the limit" in told
+    assert retry == 105  # 420 s too much, at half their length, on two slots
+
+
+async def _deadline(within: float) -> int:
+    admission = Admission(1, 8, rtf=0.5)
+    async with AsyncExitStack() as stack:
+        await stack.enter_async_context(admission.place(60.0, 1.0))  # a free slot has no wait
+        waiting = asyncio.create_task(stack.enter_async_context(admission.place(40.0)))
+        await _settle()
+        late = asyncio.create_task(stack.enter_async_context(admission.place(1.0, within)))
+        await _settle()
+        waiting.cancel()
+        late.cancel()
+        await asyncio.gather(waiting, late, return_exceptions=True)
+        error = late.exception() if not late.cancelled() else None
+        assert error is None or isinstance(error, DeadlineUnreachable)
+        return 0 if error is None else error.retry_after
+
+
+def test_a_deadline_that_would_pass_in_the_queue_is_told_at_once() -> None:
+    """Catches clients that wait their whole deadline for a refusal: 100 s of audio at RTF 0.5 are 50 s of waiting."""
+    assert asyncio.run(_deadline(51.0)) == 0
+    assert asyncio.run(_deadline(45.0)) == 5
+    assert asyncio.run(_deadline(0.5)) == 50

@@ -43,6 +43,8 @@ CASES: dict[str, tuple[bytes, int, str]] = {
     "top_p zero": (b'{"text": "a", "top_p": 0}', 400, "greater than 0"),
     "top_k fraction": (b'{"text": "a", "top_k": 1.5}', 400, "top_k: "),
     "max_seconds too large": (b'{"text": "a", "max_seconds": 1e9}', 400, "the limit is 0.2"),
+    "deadline too large": (b'{"text": "a", "deadline_seconds": 601}', 400, "the limit is 600"),
+    "deadline zero": (b'{"text": "a", "deadline_seconds": 0}', 400, "greater than 0"),
     "stream is another string": (
         b'{"text": "a", "stream": "yes"}',
         400,

@@ -33,7 +33,7 @@ def served(factory: object, **settings: object) -> Iterator[str]:
     """The application on a real port of this process, with an engine of the test's choice. Yields its URL."""
     app = create_app(Settings(**settings), engine_factory=factory)  # type: ignore[arg-type]
     bound = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, ws="none"))
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False, ws="websockets-sansio"))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
     thread.start()
     try:

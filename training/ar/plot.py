@@ -27,12 +27,15 @@ KINDS = (
 
 
 def read_rows(logs: Sequence[Path]) -> list[dict[str, str]]:
-    """Rows of several logs (a run and its closing phase) in the order given."""
-    rows: list[dict[str, str]] = []
+    """Rows of several logs (a run and its closing phase) by step.
+
+    A run that was killed repeats the steps since its last checkpoint: what was written last counts.
+    """
+    rows: dict[tuple[int, str], dict[str, str]] = {}
     for log in logs:
         with log.open(newline="") as file:
-            rows += csv.DictReader(file)
-    return rows
+            rows |= {(int(row["step"]), row["kind"]): row for row in csv.DictReader(file)}
+    return [row for _, row in sorted(rows.items())]
 
 
 def plot_logs(logs: Sequence[Path], out: Path) -> None:

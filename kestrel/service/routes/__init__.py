@@ -6,11 +6,17 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from kestrel.service.routes import catalog, health, jobs, metrics, openai, tts
+from kestrel.service.routes import catalog, health, jobs, metrics, openai, stream, tts
 
 ROUTERS: tuple[APIRouter, ...] = (
-    tts.router, openai.router, jobs.router, catalog.router, health.router, metrics.router,
-)  # fmt: skip
+    tts.router,
+    openai.router,
+    stream.router,
+    jobs.router,
+    catalog.router,
+    health.router,
+    metrics.router,
+)
 
 TAGS: list[dict[str, Any]] = [
     {"name": "speech", "description": "Text in, audio out."},

@@ -6,21 +6,21 @@ from fastapi import APIRouter, Request
 
 from kestrel.service.errors import model_not_found
 from kestrel.service.formats import FORMATS
-from kestrel.service.routes.documented import MODEL_ERRORS, UNAVAILABLE
+from kestrel.service.routes.documented import MODEL_ERRORS, UNAUTHORIZED, UNAVAILABLE
 from kestrel.service.runtime import Runtime
 from kestrel.service.schema import Limits, Model, ModelList, Voice, VoiceList
 
 router = APIRouter(tags=["catalog"])
 
 
-@router.get("/v1/voices", summary="List the voices", responses=UNAVAILABLE)
+@router.get("/v1/voices", summary="List the voices", responses={**UNAUTHORIZED, **UNAVAILABLE})
 async def voices(request: Request) -> VoiceList:
     """Every voice that `voice` of a speech request can name."""
     info = _runtime(request).engine().info
     return VoiceList(data=[Voice(id=name, model=info.name, languages=list(info.languages)) for name in info.voices])
 
 
-@router.get("/v1/models", summary="List the models", responses=UNAVAILABLE)
+@router.get("/v1/models", summary="List the models", responses={**UNAUTHORIZED, **UNAVAILABLE})
 async def models(request: Request) -> ModelList:
     """The loaded model with its limits."""
     return ModelList(data=[_model(_runtime(request))])
@@ -54,6 +54,7 @@ def _model(runtime: Runtime) -> Model:
             max_text_chars=settings.max_text_chars,
             max_seconds=settings.max_seconds,
             max_body_bytes=settings.max_body_bytes,
+            deadline_seconds=settings.request_timeout,
             slots=info.slots,
             queue_size=settings.queue_size,
             jobs_max_text_chars=settings.jobs_max_text_chars,

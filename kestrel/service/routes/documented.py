@@ -37,6 +37,18 @@ FAILED = example(
 )
 CLOSED = example("the engine takes no work: the engine is closed", "unavailable_error", None, "engine_closed")
 
+UNAUTHORIZED: dict[int | str, dict[str, Any]] = {
+    401: error(
+        "The server wants an API key.",
+        example(
+            "send an API key as 'Authorization: Bearer KEY' or 'X-API-Key: KEY'",
+            "authentication_error",
+            None,
+            "missing_api_key",
+        ),
+        example("the API key is not valid", "authentication_error", None, "invalid_api_key"),
+    )
+}
 UNAVAILABLE: dict[int | str, dict[str, Any]] = {
     503: error("Loading, shutting down, or failed.", LOADING, CLOSING, FAILED, CLOSED, retry=True)
 }
@@ -48,7 +60,7 @@ MODEL_NOT_FOUND: dict[int | str, dict[str, Any]] = {
     )
 }
 
-MODEL_ERRORS = {**MODEL_NOT_FOUND, **UNAVAILABLE}
+MODEL_ERRORS = {**MODEL_NOT_FOUND, **UNAUTHORIZED, **UNAVAILABLE}
 
 SPEECH_ERRORS: dict[int | str, dict[str, Any]] = {
     400: error(
@@ -57,7 +69,7 @@ SPEECH_ERRORS: dict[int | str, dict[str, Any]] = {
         example("text: Field required", "invalid_request_error", "text", "missing_field"),
         example(
             "unknown field 'pitch'; valid fields: text, voice, language, seed, temperature, top_p, top_k, max_seconds, "
-            "speed, stream, format, timings",
+            "speed, deadline_seconds, stream, format, timings",
             "invalid_request_error",
             "pitch",
             "unknown_field",
@@ -74,6 +86,12 @@ SPEECH_ERRORS: dict[int | str, dict[str, Any]] = {
         ),
         example(
             "max_seconds is 7200; the limit is 600", "invalid_request_error", "max_seconds", "max_seconds_too_large"
+        ),
+        example(
+            "deadline_seconds is 7200; the limit is 600",
+            "invalid_request_error",
+            "deadline_seconds",
+            "deadline_too_large",
         ),
     ),
     408: error(
@@ -93,8 +111,23 @@ SPEECH_ERRORS: dict[int | str, dict[str, Any]] = {
         ),
     ),
     429: error(
-        "All slots and waiting places are taken.",
+        "Too much is being spoken already, by everyone or by this client.",
         example("all places are taken and 16 requests wait; try again in 12 s", "overloaded_error", None, "queue_full"),
+        example(
+            "speech would begin in about 12 s, after the deadline of 5 s; try again in 7 s",
+            "overloaded_error",
+            None,
+            "deadline_unreachable",
+        ),
+        example(
+            "this client may send 30 requests a minute; try again in 2 s", "overloaded_error", None, "rate_limited"
+        ),
+        example(
+            "4 requests of this client run or wait, the limit is 4; try again in 9 s",
+            "overloaded_error",
+            None,
+            "client_concurrency",
+        ),
         retry=True,
     ),
     500: error(
@@ -112,6 +145,7 @@ SPEECH_ERRORS: dict[int | str, dict[str, Any]] = {
             "deadline_exceeded",
         ),
     ),
+    **UNAUTHORIZED,
     **UNAVAILABLE,
 }
 

@@ -6,6 +6,7 @@ from fastapi import APIRouter, Request, Response
 from prometheus_client.exposition import choose_encoder
 
 from kestrel.service.metrics import Metrics
+from kestrel.service.routes.documented import UNAUTHORIZED
 
 router = APIRouter(tags=["operations"])
 
@@ -17,10 +18,11 @@ _EXAMPLE = "# HELP tts_inflight Requests that hold a slot.\n# TYPE tts_inflight 
     summary="Metrics",
     response_class=Response,
     responses={
+        **UNAUTHORIZED,
         200: {
             "description": "All metrics; `tts_phase_duration_seconds` has the phases whose stack is the RTF.",
             "content": {"text/plain": {"example": _EXAMPLE}, "application/openmetrics-text": {"example": _EXAMPLE}},
-        }
+        },
     },
 )
 async def scrape(request: Request) -> Response:

@@ -65,10 +65,12 @@ def speech_response(
         runtime.admission,
         speech,
         read_ahead=None if output.whole else settings.read_ahead_seconds,
-        timeout=settings.request_timeout,
+        timeout=body.deadline_seconds or settings.request_timeout,
     )
     record: RequestRecord = request.state.record
     record.speech = SpeechRecord(
         engine.info.name, speech.voice, body.format, not output.whole, len(body.text), speech.seed
     )
+    if settings.log_text:
+        record.speech.text = body.text
     return SpeechResponse(job, output, framing, record, runtime, text=body.text, headers=headers)
