@@ -5,6 +5,9 @@ seconds of silence for everyone. A job whose client is slower than speech is mad
 (`park`), and gets the next free one when the client has caught up (`resume`), before anyone who has heard nothing yet:
 otherwise a few listeners in real time would hold all slots of an idle engine.
 
+Work in the background (the sentences of a job, which nobody listens to yet) runs only while no request waits, and its
+places do not count against the requests' bounds: a server busy with a book alone turns nobody away.
+
 The estimates are pure functions; `Admission` is the loop-side bookkeeping around them. Not thread-safe: every call
 belongs to the event loop.
 """
@@ -73,6 +76,7 @@ class Ticket:
 
     expected_seconds: float
     produced_seconds: float = 0.0
+    background: bool = False
 
     @property
     def remaining_seconds(self) -> float:
@@ -99,6 +103,7 @@ class Admission:
         self._running: set[Ticket] = set()
         self._waiting: deque[_Waiter] = deque()
         self._resuming: deque[_Waiter] = deque()
+        self._background: deque[_Waiter] = deque()
         self._parked: set[Ticket] = set()
 
     @property
@@ -111,8 +116,9 @@ class Admission:
 
     @property
     def audio_seconds(self) -> float:
-        """Audio that was promised and is not yet made, of jobs that rest as well."""
-        return sum(ticket.remaining_seconds for ticket in self._parked) + sum(self._ahead())
+        """Audio that was promised and is not yet made, of jobs that rest as well; of requests alone."""
+        background = sum(ticket.remaining_seconds for ticket in self._running if ticket.background)
+        return sum(ticket.remaining_seconds for ticket in self._parked) + sum(self._ahead()) - background
 
     def _ahead(self) -> list[float]:
         ahead = [ticket.remaining_seconds for ticket in self._running]
@@ -124,7 +130,8 @@ class Admission:
 
     def _check(self, expected_seconds: float, within: float) -> None:
         """Raises Refused for a job that cannot be taken, now that all slots or all audio seconds are taken."""
-        if len(self._running) >= self.slots and len(self._waiting) >= self.queue_size:
+        held = sum(ticket.background for ticket in self._running)
+        if len(self._running) >= self.slots and len(self._waiting) >= self.queue_size + held:
             raise QueueFull(f"all places are taken and {len(self._waiting)} requests wait", self.retry_after())
         promised = self.audio_seconds
         excess = promised + expected_seconds - self.max_audio_seconds
@@ -160,6 +167,19 @@ class Admission:
             if ticket in self._running:
                 self._leave(ticket)
 
+    @asynccontextmanager
+    async def background_place(self, expected_seconds: float) -> AsyncIterator[Ticket]:
+        """Waits for a running place that no request wants and holds it for the body. Its callers bound themselves."""
+        ticket = Ticket(expected_seconds, background=True)
+        if len(self._running) < self.slots:
+            self._running.add(ticket)
+        else:
+            await self._wait(ticket, self._background)
+        try:
+            yield ticket
+        finally:
+            self._leave(ticket)
+
     def park(self, ticket: Ticket) -> bool:
         """Gives a running place away while its job waits for the client. False: too many are parked; it is kept."""
         if len(self._parked) >= PARKED_PER_SLOT * self.slots:
@@ -192,7 +212,7 @@ class Admission:
 
     def _leave(self, ticket: Ticket) -> None:
         self._running.remove(ticket)
-        queue = self._resuming or self._waiting
+        queue = self._resuming or self._waiting or self._background
         if queue:
             # The place moves to the first waiter now, not when its task wakes, so that nobody overtakes it.
             waiter = queue.popleft()

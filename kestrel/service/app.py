@@ -11,6 +11,7 @@ from starlette.middleware.cors import CORSMiddleware
 
 from kestrel import __version__
 from kestrel.service import errors, routes
+from kestrel.service.jobs.jobs import Jobs
 from kestrel.service.keys import KeyRing, RequireKey, read_keys
 from kestrel.service.limits import ClientLimits, LimitClients
 from kestrel.service.metrics import Metrics
@@ -60,12 +61,16 @@ def create_app(settings: Settings | None = None, engine_factory: EngineFactory =
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         runtime = Runtime(settings, metrics, engine_factory)
         app.state.runtime = runtime
-        runtime.start()
+        jobs = Jobs(settings, runtime, metrics)
+        app.state.jobs = jobs
+        runtime.start(before=jobs.open)
         try:
             yield
         finally:
             runtime.drain()
+            await jobs.stop()
             await runtime.close()
+            await jobs.close()
 
     app = _Api(
         title="Kestrel",
@@ -90,7 +95,7 @@ def _protect(app: FastAPI, settings: Settings) -> None:
     allowed = origins(settings.cors_origins)
     keys = KeyRing(read_keys(settings.api_keys.get_secret_value(), settings.api_keys_file))
     limits = ClientLimits(settings.client_concurrency, settings.client_requests_per_minute, settings.client_burst)
-    app.add_middleware(BodyLimit, limit=settings.max_body_bytes)
+    app.add_middleware(BodyLimit, limit=settings.max_body_bytes, larger={"/v1/jobs": settings.jobs_max_body_bytes})
     app.add_middleware(LimitClients, limits=limits, retry_after=lambda: app.state.runtime.admission.retry_after())
     if keys.locked:
         app.add_middleware(RequireKey, keys=keys)

@@ -18,6 +18,7 @@ from starlette.responses import Response
 
 from kestrel.engine import BusyError, CharactersError, ClosedError, EngineError, TextError
 from kestrel.service.admission import DeadlineUnreachable, QueueFull, Refused
+from kestrel.service.jobs.folder import StorageError
 from kestrel.service.planner import PlanError
 
 _log = logging.getLogger("kestrel.service")
@@ -103,6 +104,9 @@ def to_api_error(error: Exception) -> ApiError:
             return _http_error(error)
         case CharactersError():
             return ApiError(422, str(error), code="unsupported_characters", param="text")
+        case StorageError():
+            _log.error("storage error", exc_info=error)
+            return unavailable(str(error), retry_after=5, code="storage_failed")
         case PlanError() | TextError():
             return ApiError(400, str(error), code="invalid_text", param="text")
         case BusyError():
@@ -141,7 +145,8 @@ def validation_error(details: Sequence[Any]) -> ApiError:
     problems: list[str] = []
     params: list[str | None] = []
     for detail in details:
-        path = [str(part) for part in detail["loc"] if part != "body"]
+        place = detail["loc"][1:] if detail["loc"][:1] in (("body",), ("query",), ("path",)) else detail["loc"]
+        path = [str(part) for part in place]
         # A field we refuse by name cannot be a `loc`, because it is not part of the model.
         param = detail.get("ctx", {}).get("param") or (".".join(path) or None)
         params.append(param)
@@ -167,5 +172,5 @@ async def handle(request: Request, error: Exception) -> Response:
 
 def install(app: FastAPI) -> None:
     """Makes every failure of the application answer in the one shape."""
-    for kind in (ApiError, Refused, PlanError, EngineError, HTTPException, RequestValidationError):
+    for kind in (ApiError, Refused, PlanError, EngineError, StorageError, HTTPException, RequestValidationError):
         app.add_exception_handler(kind, handle)

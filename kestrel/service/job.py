@@ -1,9 +1,8 @@
 """One request in flight: its pieces spoken in order through the engine, its PCM buffered for the sender.
 
-The engine calls back from its owner thread; everything else here belongs to the event loop. At most one piece of a job
-is in the engine at a time, so a job never holds more than the one slot that admission gave it. The next piece starts
-when the one before has been *made*, not when it has been sent, and waits only while the client is far behind; the job
-gives its place away meanwhile.
+Everything here belongs to the event loop. At most one piece of a job is in the engine at a time, so a job never holds
+more than the one slot that admission gave it. The next piece starts when the one before has been *made*, not when it
+has been sent, and waits only while the client is far behind; the job gives its place away meanwhile.
 """
 
 from __future__ import annotations

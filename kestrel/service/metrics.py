@@ -8,11 +8,13 @@ that failed requests do not bend them. Each application has its own registry; no
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 from prometheus_client.process_collector import ProcessCollector
 
-from kestrel.engine import ModelInfo
+from kestrel.engine import ModelInfo, Result
+from kestrel.service.jobs.state import STATUSES, Status
 from kestrel.service.record import RequestRecord, SpeechRecord
 
 PHASES = (
@@ -30,6 +32,7 @@ PHASES = (
 AR_PHASES = ("prefill", "falcon_step", "sample", "fast_graph")
 CODEC_PHASES = ("codec_build", "codec_compute")
 GUARDS = {"length": "frame_budget", "repetition": "repetition", "silence": "silence", "context": "context"}
+JOB_OUTCOMES = ("completed", "failed", "deleted", "expired")
 CONTINUOUS_THRESHOLDS = (0.0, 0.1, 0.5)
 
 LATENCY_BUCKETS = (0.01, 0.025, 0.05, 0.1, 0.2, 0.3, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300)
@@ -106,16 +109,53 @@ class Metrics:
         self.model_memory = Gauge(
             "tts_model_memory_bytes", "Memory of the model.", ["model", "kind"], registry=registry
         )
+        self.jobs = Gauge("tts_jobs", "Stored jobs by status.", ["status"], registry=registry)
+        self.jobs_bytes = Gauge(
+            "tts_jobs_disk_bytes", "Bytes that count against the disk limit of jobs.", registry=registry
+        )
+        self.jobs_ended = Counter(
+            "tts_jobs_ended_total", "Jobs by how they ended or were removed.", ["outcome"], registry=registry
+        )
+        self.jobs_resumed = Counter(
+            "tts_jobs_resumed_total", "Unfinished jobs found at start, which go on.", registry=registry
+        )
+        self.job_sentences = Counter(
+            "tts_job_sentences_total", "Sentences spoken for jobs.", ["model"], registry=registry
+        )
+        self.job_audio_seconds = Counter(
+            "tts_job_audio_seconds_total", "Audio made for jobs.", ["model"], registry=registry
+        )
         self.build = Info("tts_build", "Versions and build facts.", registry=registry)
         for phase in PHASES:
             self.phase_duration.labels(phase)
         for guard in GUARDS.values():
             self.guards.labels(guard)
+        for outcome in JOB_OUTCOMES:
+            self.jobs_ended.labels(outcome)
 
     def watch_queue(self, waiting: Callable[[], float], running: Callable[[], float]) -> None:
         """Reads the queue gauges from the given functions at scrape time."""
         self.queue_depth.set_function(waiting)
         self.inflight.set_function(running)
+
+    def watch_jobs(self, jobs: Callable[[Status], float], size: Callable[[], float]) -> None:
+        """Reads the job gauges from the given functions at scrape time."""
+        for status in STATUSES:
+            self.jobs.labels(status).set_function(partial(jobs, status))
+        self.jobs_bytes.set_function(size)
+
+    def job_ended(self, outcome: str) -> None:
+        """Counts a job: one of JOB_OUTCOMES."""
+        self.jobs_ended.labels(outcome).inc()
+
+    def job_sentence(self, model: str, result: Result) -> None:
+        """Counts a sentence spoken for a job."""
+        self.job_sentences.labels(model).inc()
+        self.job_audio_seconds.labels(model).inc(result.audio_seconds)
+        phases = result.phases
+        self.engine_busy.inc(sum(phases[name].seconds for name in AR_PHASES + CODEC_PHASES if name in phases))
+        if result.finish_reason in GUARDS:
+            self.guards.labels(GUARDS[result.finish_reason]).inc()
 
     def loaded(self, info: ModelInfo, version: str) -> None:
         """A model is ready."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import re
 import secrets
+from collections.abc import Mapping
 from time import monotonic
 from typing import Any
 
@@ -96,17 +97,20 @@ def endpoint(scope: Scope) -> str:
 class BodyLimit:
     """Reads the whole body within the size limit before anything parses it; 413 beyond, 408 when it does not come."""
 
-    def __init__(self, app: ASGIApp, limit: int) -> None:
+    def __init__(self, app: ASGIApp, limit: int, larger: Mapping[str, int] | None = None) -> None:
+        """`larger`: limits of the paths that have their own."""
         self.app = app
         self.limit = limit
+        self.larger = dict(larger or {})
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
+        limit = self.larger.get(scope["path"], self.limit)
         try:
             async with asyncio.timeout(_BODY_TIMEOUT):
-                body = await self._read(Headers(scope=scope), receive)
+                body = await self._read(Headers(scope=scope), receive, limit)
         except TimeoutError:
             headers = {"Connection": "close"}
             slow = ApiError(
@@ -115,7 +119,7 @@ class BodyLimit:
             await slow.response()(scope, receive, send)
             return
         if body is None:
-            refusal = body_too_large(self.limit)
+            refusal = body_too_large(limit)
             refusal.headers["Connection"] = "close"
             await refusal.response()(scope, receive, send)
             return
@@ -126,10 +130,10 @@ class BodyLimit:
 
         await self.app(scope, replay, send)
 
-    async def _read(self, headers: Headers, receive: Receive) -> bytes | None:
+    async def _read(self, headers: Headers, receive: Receive, limit: int) -> bytes | None:
         """The body, or None if it is too large. An early disconnect gives what came; the parser then refuses it."""
         announced = headers.get("content-length", "0")
-        too_large = int(announced) > self.limit if announced.isdigit() else False
+        too_large = int(announced) > limit if announced.isdigit() else False
         if too_large and (headers.get("expect", "").lower() == "100-continue" or int(announced) > _DRAIN_BYTES):
             return None  # the client waits for our word before it sends, or has more to send than we would read
         chunks: list[bytes] = []
@@ -140,7 +144,7 @@ class BodyLimit:
                 break
             chunk = message.get("body", b"")
             size += len(chunk)
-            if size > self.limit:
+            if size > limit:
                 too_large = True
                 chunks.clear()
             if not too_large:

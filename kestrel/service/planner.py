@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -130,27 +131,30 @@ def _check_token(token: str) -> None:
         )
 
 
-def cuts(text: str, following: str = "", *, continues: bool = False) -> list[Cut]:
+def cuts(text: str, following: str = "", *, continues: bool = False) -> Iterator[Cut]:
     """Every place between two tokens of a cleaned text, in order; the last one is the end of the text.
 
     For a text that is only the middle of one: `following` is the beginning of what comes after it, in cleaned form;
     without a space before that the last word is not complete, and only cuts inside it are found. `continues`: the first
     word is the rest of one that holds a character of a script without spaces.
+
+    Lazy: a list of all words of a book is made in one go of the regular expression engine and then walked by every
+    garbage collection, and either holds up every other thread for half a second.
     """
-    found: list[Cut] = []
-    words = list(_WORD.finditer(text))
-    for index, match in enumerate(words):
+    words = _WORD.finditer(text)
+    match = next(words, None)
+    while match is not None:
+        successor = next(words, None)
         word, gap = match.group(1), match.group(2)
-        is_last = index + 1 == len(words)
-        open_end = following[:1] if is_last and not gap else ""
-        if (continues and index == 0) or _UNSPACED.search(word):
-            found.extend(_inner_cuts(word + open_end, match.start()))
+        open_end = following[:1] if successor is None and not gap else ""
+        if continues or _UNSPACED.search(word):
+            yield from _inner_cuts(word + open_end, match.start())
         if open_end:
-            break
-        after = following if is_last else words[index + 1].group(1)
+            return
+        after = following if successor is None else successor.group(1)
         kind = Break.PARAGRAPH if "\n" in gap else _kind_after(word, after)
-        found.append(Cut(match.end(), kind))
-    return found
+        yield Cut(match.end(), kind)
+        match, continues = successor, False
 
 
 def _kind_after(word: str, following: str) -> Break:
@@ -169,9 +173,8 @@ def _kind_after(word: str, following: str) -> Break:
     return Break.CLAUSE if first.islower() else Break.SENTENCE
 
 
-def _inner_cuts(word: str, offset: int) -> list[Cut]:
+def _inner_cuts(word: str, offset: int) -> Iterator[Cut]:
     """Cuts inside a run of a script without spaces: before any character that can start a line."""
-    found: list[Cut] = []
     kind = Break.WORD
     for at in range(1, len(word)):
         before, after = word[at - 1], word[at]
@@ -186,5 +189,4 @@ def _inner_cuts(word: str, offset: int) -> list[Cut]:
         if after in _ZERO_WIDTH_JOINERS or before in _ZERO_WIDTH_JOINERS:
             continue
         if kind > Break.WORD or _UNSPACED.match(before) or _UNSPACED.match(after):
-            found.append(Cut(offset + at, kind))
-    return found
+            yield Cut(offset + at, kind)

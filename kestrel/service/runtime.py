@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import contextmanager
 from time import monotonic, time
-from typing import Literal
+from typing import Any, Literal
 
 from kestrel import __version__
 from kestrel.engine import Engine, EngineError, Utterance
@@ -42,6 +42,7 @@ class Runtime:
         self.active = 0  # speech requests not yet answered to their last byte
         self.model_created = 0  # Unix seconds when it was loaded
         self.settled = asyncio.Event()  # ready or failed
+        self.draining = asyncio.Event()
         self._factory = factory
         self._engine: Engine | None = None
         self._status: Status = "loading"
@@ -64,9 +65,9 @@ class Runtime:
             message=self._message,
         )
 
-    def start(self) -> None:
-        """Begins to load the engine, beside the event loop."""
-        self._loading = asyncio.create_task(self._load())
+    def start(self, before: Callable[[], Awaitable[None]] | None = None) -> None:
+        """Begins to load the engine, beside the event loop. An OSError of `before` is as fatal as a model missing."""
+        self._loading = asyncio.create_task(self._load(before))
 
     def engine(self) -> Engine:
         """The engine, for routes that describe it. Raises ApiError 503 until it is loaded."""
@@ -93,6 +94,16 @@ class Runtime:
         """No new speech from now on; what runs or waits goes on."""
         if self._status != "failed":
             self._set("draining")
+        self.draining.set()
+
+    async def until_draining(self, work: Coroutine[Any, Any, Any], timeout: float | None = None) -> None:
+        """Runs `work` until it ends, the server drains, or the time is over."""
+        tasks = [asyncio.ensure_future(work), asyncio.ensure_future(self.draining.wait())]
+        try:
+            await asyncio.wait(tasks, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in tasks:
+                task.cancel()
 
     def lost(self, error: Exception) -> None:
         """The engine takes no more work: not ready any more, so that a supervisor replaces the process."""
@@ -106,14 +117,16 @@ class Runtime:
         if self._engine is not None:
             await asyncio.to_thread(self._engine.close)
 
-    async def _load(self) -> None:
+    async def _load(self, before: Callable[[], Awaitable[None]] | None) -> None:
         try:
+            if before is not None:
+                await before()
             engine = await asyncio.to_thread(self._factory, self.settings)
             self._engine, self.model_created = engine, int(time())
             if self._status != "draining":
                 self._set("warming")
                 self.admission.rtf = await asyncio.to_thread(_warm_up, engine)
-        except EngineError as error:
+        except (EngineError, OSError) as error:
             self._fail(str(error))
         except Exception as error:
             _log.exception("the engine cannot start")

@@ -234,6 +234,8 @@ class Limits(BaseModel):
     deadline_seconds: float = Field(examples=[600.0])
     slots: int = Field(description="Requests spoken at once.", examples=[4])
     queue_size: int = Field(description="Requests that may wait.", examples=[16])
+    jobs_max_text_chars: int = Field(description="Of a job.", examples=[1_000_000])
+    jobs_max_seconds: float = Field(description="Of a job.", examples=[86_400.0])
 
 
 class Model(BaseModel):

@@ -15,6 +15,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from kestrel.service.http_protocol import HttpProtocol
+from kestrel.service.jobs.jobs import Jobs
 from kestrel.service.runtime import Runtime
 from kestrel.service.settings import Settings
 
@@ -137,6 +138,9 @@ class _Server(uvicorn.Server):
         await self._runtime.settled.wait()
         readiness = self._runtime.readiness()
         if readiness.status == "ready":
+            jobs: Jobs = self._app.state.jobs
+            if jobs.desk.off is not None:
+                self._say(f"warning: no jobs on this server: {jobs.desk.off}")
             self._say(f"Ready: {self._url} (model {readiness.model}; interface: {self._url}/docs)")
         elif readiness.status == "failed":
             self._say(f"error: {readiness.message}")

@@ -96,9 +96,38 @@ class Settings(BaseSettings):
         gt=0,
         description="WebSocket: a client that is silent for so long, with nothing to hear, is closed.",
     )
-    request_timeout: float = Field(default=600.0, gt=0, description="Seconds a request may take, waiting included.")
+    request_timeout: float = Field(
+        default=600.0, gt=0, description="Seconds a request may take, waiting included; of a job, each sentence."
+    )
     grace_seconds: float = Field(
         default=30.0, ge=0, description="Seconds that running requests get to finish on SIGTERM."
+    )
+    jobs_folder: str = Field(
+        default="",
+        description="Folder of the jobs' state and audio, for one server alone. Empty: `kestrel/jobs` in "
+        "`$XDG_STATE_HOME` or `~/.local/state`, and no jobs where that cannot be used.",
+    )
+    jobs_queue_size: int = Field(
+        default=100, ge=1, le=1000, description="Jobs that may be unfinished; more are answered with 429."
+    )
+    jobs_at_once: int = Field(
+        default=1, ge=1, le=64, description="Jobs that are spoken at the same time, each holding at most one slot."
+    )
+    jobs_max_text_chars: int = Field(
+        default=1_000_000, ge=1, le=20_000_000, description="Longest text of a job, in characters."
+    )
+    jobs_max_body_bytes: int = Field(default=8_388_608, ge=1024, description="Largest request body of a job.")
+    jobs_max_seconds: float = Field(
+        default=86_400.0, gt=0, le=864_000, description="Longest audio of a job, in seconds."
+    )
+    jobs_disk_bytes: int = Field(
+        default=10 * 2**30, ge=1, description="Bytes that all jobs may take; jobs that would not fit are refused."
+    )
+    jobs_retention_seconds: float = Field(
+        default=604_800.0,
+        gt=0,
+        le=315_360_000,
+        description="Seconds that a job is kept after it has ended; a job may ask for less.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         default="info", description="Lowest level that is logged."

@@ -12,13 +12,14 @@ from kestrel.service.refusal import refuse
 
 EXPOSED_HEADERS = (
     "X-Request-Id", "X-Model", "X-Sample-Rate", "X-Seed", "X-Finish-Reason", "X-Audio-Seconds", "X-Wall-Seconds",
-    "X-RTF", "Server-Timing", "Retry-After", "Location",
+    "X-RTF", "Server-Timing", "Retry-After", "Location", "ETag", "Accept-Ranges", "Content-Range",
 )  # fmt: skip
 ACCEPTED_HEADERS = (
     "Authorization",
     "Content-Type",
     "Last-Event-ID",
     "Range",
+    "If-Range",
     "X-API-Key",
     "X-Request-Id",
     "traceparent",

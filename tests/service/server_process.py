@@ -35,6 +35,8 @@ class Server:
         environment = {name: value for name, value in os.environ.items() if not name.startswith("KESTREL_")}
         if "KESTREL_LIBRARY" in os.environ:
             environment["KESTREL_LIBRARY"] = os.environ["KESTREL_LIBRARY"]
+        self.jobs_folder = folder / "jobs"
+        environment["KESTREL_JOBS_FOLDER"] = str(self.jobs_folder)
         environment |= {f"KESTREL_{name.upper()}": str(value) for name, value in settings.items()}
         self._log = folder / "server.log"
         self._messages = folder / "server.err"

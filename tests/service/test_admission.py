@@ -24,7 +24,8 @@ from kestrel.service.admission import (
 class Caller:
     """A request that holds its place until told to leave."""
 
-    def __init__(self, admission: Admission, order: list[Caller]) -> None:
+    def __init__(self, admission: Admission, order: list[Caller], *, background: bool = False) -> None:
+        self.background = background
         self.leave = asyncio.Event()
         self.refused: QueueFull | None = None
         self.inside = False
@@ -32,7 +33,7 @@ class Caller:
 
     async def _call(self, admission: Admission, order: list[Caller]) -> None:
         try:
-            async with admission.place(10.0):
+            async with admission.background_place(10.0) if self.background else admission.place(10.0):
                 self.inside = True
                 order.append(self)
                 await self.leave.wait()
@@ -79,6 +80,55 @@ def test_bounds_order_and_departures(steps: list[tuple[str, int]], slots: int, q
         for caller in callers:
             caller.task.cancel()
         await asyncio.gather(*(caller.task for caller in callers), return_exceptions=True)
+        assert admission.running == admission.waiting == 0
+
+    asyncio.run(scenario())
+
+
+@given(st.lists(st.tuples(st.sampled_from(["request", "background", "leave", "cancel"]), st.integers(0, 20)),
+                max_size=40), st.integers(1, 3), st.integers(0, 3))  # fmt: skip
+def test_background_work_runs_only_while_no_request_waits(
+    steps: list[tuple[str, int]], slots: int, queue_size: int
+) -> None:
+    """Against a plain list model: a job never gets a place that a request waits for, never counts against the bounds of
+    requests, and always gets one that nobody else wants."""
+
+    async def scenario() -> None:
+        admission = Admission(slots, queue_size)
+        running: list[Caller] = []
+        requests: list[Caller] = []
+        background: list[Caller] = []
+        for action, pick in steps:
+            everyone = [*running, *requests, *background]
+            if action in ("request", "background"):
+                caller = Caller(admission, [], background=action == "background")
+                await _settle()
+                held = sum(other.background for other in running)
+                if len(running) < slots:
+                    running.append(caller)
+                elif caller.background:
+                    background.append(caller)
+                elif len(requests) < queue_size + held:
+                    requests.append(caller)
+                else:
+                    assert caller.refused is not None
+            elif everyone if action == "cancel" else running:
+                choice = everyone if action == "cancel" else running
+                caller = choice[pick % len(choice)]
+                caller.leave.set() if action == "leave" else caller.task.cancel()
+                for place in (running, requests, background):
+                    if caller in place:
+                        place.remove(caller)
+                for queue in (requests, background):
+                    if len(running) < slots and queue:
+                        running.append(queue.pop(0))
+                await _settle()
+            assert all(caller.inside for caller in running)
+            assert not any(caller.inside for caller in [*requests, *background])
+            assert (admission.running, admission.waiting) == (len(running), len(requests))
+        for caller in [*running, *requests, *background]:
+            caller.task.cancel()
+        await asyncio.gather(*(caller.task for caller in [*running, *requests, *background]), return_exceptions=True)
         assert admission.running == admission.waiting == 0
 
     asyncio.run(scenario())

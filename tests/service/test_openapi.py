@@ -23,7 +23,7 @@ def test_every_route_is_described_with_its_errors(page: dict[str, Any]) -> None:
     """Catches routes without a summary, errors without an example, and the framework's own 422 that we never send."""
     assert set(page["paths"]) == {
         "/v1/tts", "/v1/audio/speech", "/v1/voices", "/v1/models", "/v1/models/{model}", "/livez", "/readyz",
-        "/metrics",
+        "/metrics", "/v1/jobs", "/v1/jobs/{job_id}", "/v1/jobs/{job_id}/events", "/v1/jobs/{job_id}/audio",
     }  # fmt: skip
     for path, operations in page["paths"].items():
         for operation in operations.values():
@@ -57,7 +57,8 @@ def test_every_error_code_in_the_code_is_on_the_page(page: dict[str, Any]) -> No
     """Catches a new refusal that nobody documented."""
     folder = Path(errors.__file__).parent
     source = "".join(
-        path.read_text() for path in [*folder.glob("*.py"), *Path(routes.__file__).parent.glob("[!d]*.py")]
+        path.read_text()
+        for path in [*folder.glob("*.py"), *folder.glob("jobs/*.py"), *Path(routes.__file__).parent.glob("[!d]*.py")]
     )
     raised = set(re.findall(r'code="(\w+)"', source)) | set(re.findall(r'code = "(\w+)"', source))
     documented = set(re.findall(r"'code': '(\w+)'", str(page)))

@@ -84,7 +84,7 @@ class SentenceBuffer:
         if not self._finish_atoms() and not self._undecided:
             return []
         ahead = clean("".join(self._tail[:_LOOK_AHEAD]))
-        decided = cuts(self._cleaned, ahead, continues=self._continues)
+        decided = list(cuts(self._cleaned, ahead, continues=self._continues))
         # The first letter of the next word tells whether the sentence goes on; brackets and quotation marks do not.
         hidden = self._cleaned[-1:].isspace() and all(map(is_opener, ahead))
         self._undecided = hidden and len(self._tail) < _LOOK_AHEAD
@@ -95,7 +95,7 @@ class SentenceBuffer:
         try:
             if self._tail:
                 self._add("".join(self._tail), "")
-            return self._pack(cuts(self._cleaned, continues=self._continues)) + self._cut(len(self._cleaned))
+            return self._pack(list(cuts(self._cleaned, continues=self._continues))) + self._cut(len(self._cleaned))
         finally:
             self._tail, self._cleaned, self._atoms = [], "", []
 

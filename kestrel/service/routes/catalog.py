@@ -57,6 +57,8 @@ def _model(runtime: Runtime) -> Model:
             deadline_seconds=settings.request_timeout,
             slots=info.slots,
             queue_size=settings.queue_size,
+            jobs_max_text_chars=settings.jobs_max_text_chars,
+            jobs_max_seconds=settings.jobs_max_seconds,
         ),
     )
 
