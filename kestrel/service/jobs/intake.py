@@ -30,6 +30,7 @@ class JobRequest(SpeechRequest):
     )
     speed: float = Field(default=1.0, ge=1, le=1, description="Only 1: the samples are kept as they were spoken.")
     timings: Literal[False] = Field(default=False, description="A job's events tell where its sentences end.")
+    deadline_seconds: None = Field(default=None, description="A job has no deadline.")
     retention_seconds: float | None = Field(
         default=None,
         gt=0,

@@ -19,6 +19,7 @@ from tests.service.jobs.serving import serving, speaking
         ({"text": "x" * 101}, "text_too_long", "text"),
         ({"text": "Well.", "stream": True}, "invalid_value", "stream"),
         ({"text": "Well.", "timings": True}, "invalid_value", "timings"),
+        ({"text": "Well.", "deadline_seconds": 2.0}, "invalid_value", "deadline_seconds"),
         ({"text": "Well.", "speed": 2}, "invalid_value", "speed"),
         ({"text": "Well.", "format": "midi"}, "invalid_value", "format"),
         ({"text": "Well.", "retention_seconds": 0}, "invalid_value", "retention_seconds"),
