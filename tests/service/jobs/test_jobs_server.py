@@ -91,6 +91,18 @@ def test_a_job_has_the_bytes_of_a_request(server: Server, finished: tuple[str, b
 
 
 @pytest.mark.heavy
+def test_pauses_and_figures_are_those_of_a_request(server: Server) -> None:
+    """Catches pauses that a job drops or that shift the seeds of its sentences, and switches lost in the database."""
+    text = f"[pause:300ms]It cost $3.50. [pause:1s] {SHORT} [pause:200ms]"
+    job = submit(server, text)
+    completed(server, job)
+    assert httpx.get(f"{server.url}/v1/jobs/{job}/audio").content == spoken(server, text)
+    plain = submit(server, "Say 12.", normalize={"numbers": False})
+    completed(server, plain)
+    expected = httpx.post(f"{server.url}/v1/tts", json={"text": "Say 12.", "seed": 7, "normalize": {"numbers": False}})
+    assert httpx.get(f"{server.url}/v1/jobs/{plain}/audio").content == expected.content
+
+
 def test_killed_ten_times_a_job_is_that_of_an_undisturbed_run(tmp_path: Path) -> None:
     """`kill -9` at random moments, followed by a restart each time: catches sentences lost, doubled or changed, jobs
     forgotten, and a folder that stays locked."""

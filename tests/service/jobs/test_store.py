@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from kestrel.service.jobs import database
+from kestrel.service.jobs.database import Line
 from kestrel.service.jobs.folder import FolderError, StorageError
 from kestrel.service.jobs.state import new_id
 from kestrel.service.jobs.store import JOB_BYTES, DiskLimit, Store, TooManyJobs
@@ -117,7 +118,7 @@ def test_text_is_erased_when_a_job_ends(tmp_path: Path) -> None:
     store = Store(tmp_path, PLENTY)
     secret = "The password is swordfish."
     job = new()
-    job.sentences[:] = [secret]
+    job.sentences[:] = [Line(secret)]
     store.create(job, 10)
     taken = store.take()
     assert taken is not None
