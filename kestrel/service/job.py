@@ -17,7 +17,7 @@ from kestrel.engine import Engine, Result, Utterance
 from kestrel.service.admission import Admission, Ticket, expected_audio_seconds
 from kestrel.service.containers import Pcm
 from kestrel.service.errors import deadline_exceeded
-from kestrel.service.script import Piece, silence
+from kestrel.service.script import Piece, fitted, silence
 from kestrel.service.speaking import speak
 from kestrel.service.speech import Speech, Totals
 from kestrel.service.text import Pause
@@ -104,7 +104,7 @@ class Job:
 
     async def _run(self) -> None:
         started = monotonic()
-        script = await asyncio.to_thread(self._speech.script)
+        script = await asyncio.to_thread(self._script)
         self.pieces = [item for item in script if isinstance(item, Piece)]
         planned = monotonic()
         self.plan_seconds = planned - started
@@ -125,6 +125,10 @@ class Job:
                 self._events.append(PieceEnd(index, start, result))
                 self._news.set()
             self._release(self.totals.pieces - 1, ticket)
+
+    def _script(self) -> list[Piece | Pause]:
+        """All of the text is looked at before any of it is spoken: a reply that has begun can no longer be refused."""
+        return fitted(self._speech.script(), self._engine.check)
 
     def _pause(self, pause: Pause) -> None:
         """Holds silence back until the next piece has sound: a failure before that must still become a status."""

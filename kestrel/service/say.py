@@ -17,7 +17,7 @@ from kestrel.service.containers import Container, Pcm, container, wav_header
 from kestrel.service.intake import speech_of
 from kestrel.service.runtime import load_engine
 from kestrel.service.schema import SpeechRequest
-from kestrel.service.script import Piece, silence
+from kestrel.service.script import Piece, fitted, silence
 from kestrel.service.settings import Settings
 from kestrel.service.speech import Speech, Totals
 from kestrel.service.text import Pause
@@ -31,7 +31,7 @@ def say(request: SpeechRequest, settings: Settings, output: Path | None, console
     """
     with load_engine(settings) as engine:
         speech = speech_of(request, engine.info, settings)
-        script = speech.script()
+        script = fitted(speech.script(), engine.check)
         wav = container("wav", engine.info.sample_rate)
         speaking = _Speaking(engine, speech, script)
         characters = sum(len(item.text) for item in script if isinstance(item, Piece))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
+from kestrel.engine import TextTooLongError
 from kestrel.service.containers import Pcm
 from kestrel.service.planner import plan
 from kestrel.service.text import Language, Pause, PlanError, Switches, Traced, normalise, speakable
@@ -53,6 +54,35 @@ def write_script(
     if not any(isinstance(item, Piece) for item in script):
         raise PlanError("the text holds nothing to say; it needs at least one letter or digit")
     return script
+
+
+def fitted(script: list[Piece | Pause], check: Callable[[str], None]) -> list[Piece | Pause]:
+    """The script, with every piece that is too long for the engine split again.
+
+    The planner counts characters; a piece of initialisms or figures can still have more sounds than one utterance
+    holds. `check` is Engine.check. Raises TextError for what the voice cannot speak, before any audio is made.
+    """
+    fits: list[Piece | Pause] = []
+    for item in script:
+        fits.extend([item] if isinstance(item, Pause) else _fit(item, check))
+    return fits
+
+
+def _fit(piece: Piece, check: Callable[[str], None]) -> list[Piece]:
+    try:
+        check(piece.text)
+    except TextTooLongError:
+        parts = plan(piece.text, len(piece.text) // 2, 1)
+        if len(parts) < 2:
+            raise
+        found: list[Piece] = []
+        start = 0
+        for part in parts:
+            if speakable(part):
+                found += _fit(Piece(piece.spoken.slice(start, start + len(part)).strip()), check)
+            start += len(part)
+        return found
+    return [piece]
 
 
 def silence(seconds: float, sample_rate: int) -> Iterator[Pcm]:

@@ -48,10 +48,6 @@ class Speech:
             language.check("".join(item.text for item in script if isinstance(item, Piece)))
         return script
 
-    def pieces(self) -> list[str]:
-        """The texts of the script alone."""
-        return [item.text for item in self.script() if isinstance(item, Piece)]
-
     def utterance(self, piece: str, index: int, spoken_seconds: float) -> Utterance:
         """Piece number `index` as an engine utterance, after `spoken_seconds` of audio of the pieces before it."""
         return Utterance(

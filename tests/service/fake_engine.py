@@ -89,6 +89,10 @@ class FakeEngine:
             self.on_submit(stream)
         return stream
 
+    def check(self, text: str) -> None:
+        if "unspeakable" in text:
+            raise TextError("this text cannot be spoken")
+
     def close(self) -> None:
         self.closed = True
 

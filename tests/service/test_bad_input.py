@@ -82,6 +82,27 @@ def refusal(reply: httpx.Response) -> dict[str, Any]:
     return error
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_text_that_goes_bad_late_is_refused_before_it_begins(server: Server, stream: bool) -> None:
+    """Catches a reply of 200 that breaks off where the first unspeakable sentence comes."""
+    body = {"text": "It was late. " * 30 + "你好.", "stream": stream}
+    reply = httpx.post(f"{server.url}/v1/tts", json=body, timeout=60)
+    assert reply.status_code == 422
+    assert "你" in reply.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["777777777777777 " * 5, "$999,999,999,999.99 " * 4, "WWW " * 24, "Chapter one.\n" + "-" * 201 + "\nIt was late.",
+     "Wait" + "." * 500, "Your tracking number is 1Z999AA10123456784 and the order is 112-1234567-1234567."],
+)  # fmt: skip
+def test_dense_and_odd_texts_are_spoken(server: Server, text: str) -> None:
+    """Catches pieces with more sounds than one utterance holds, and lines of marks taken for a word."""
+    reply = httpx.post(f"{server.url}/v1/tts", json={"text": text, "seed": 1, "format": "pcm"}, timeout=120)
+    assert reply.status_code == 200, reply.text
+    assert len(reply.content) > 16000
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_bad_input_is_refused_and_the_next_request_works(terse: Server, name: str) -> None:
     """Catches a 5xx, a 200 without audio, a message that does not say what is valid, and a server left broken."""

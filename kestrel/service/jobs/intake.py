@@ -7,13 +7,13 @@ from typing import Literal
 
 from pydantic import Field, ValidationError
 
-from kestrel.engine import ModelInfo
+from kestrel.engine import Engine
 from kestrel.service.errors import ApiError, validation_error
 from kestrel.service.intake import speech_of
 from kestrel.service.jobs.database import Line, NewJob
 from kestrel.service.jobs.state import new_id
 from kestrel.service.schema import SpeechRequest
-from kestrel.service.script import Piece
+from kestrel.service.script import Piece, fitted
 from kestrel.service.settings import Settings
 from kestrel.service.text import Pause
 
@@ -39,8 +39,9 @@ class JobRequest(SpeechRequest):
     )
 
 
-def new_job(body: bytes, info: ModelInfo, settings: Settings, now: float) -> NewJob:
-    """A job made from a request body. Raises ApiError and PlanError."""
+def new_job(body: bytes, engine: Engine, settings: Settings, now: float) -> NewJob:
+    """A job made from a request body. Raises ApiError, PlanError and TextError."""
+    info = engine.info
     try:
         request = JobRequest.model_validate_json(body)
     except ValidationError as error:
@@ -62,7 +63,7 @@ def new_job(body: bytes, info: ModelInfo, settings: Settings, now: float) -> New
         format=request.format,
         characters=len(request.text),
         speech=replace(speech, text=""),
-        sentences=lines(speech.script()),
+        sentences=lines(fitted(speech.script(), engine.check)),
     )
 
 

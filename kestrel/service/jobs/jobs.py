@@ -82,7 +82,7 @@ class Jobs:
         if len(await self.desk.call(Store.unfinished)) >= self._settings.jobs_queue_size:
             raise await self._full()
         loop = asyncio.get_running_loop()
-        job = await loop.run_in_executor(self._planning, new_job, body, engine.info, self._settings, time.time())
+        job = await loop.run_in_executor(self._planning, new_job, body, engine, self._settings, time.time())
         try:
             stored = await self.desk.call(Store.create, job, self._settings.jobs_queue_size)
         except TooManyJobs:

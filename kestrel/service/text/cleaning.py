@@ -9,6 +9,7 @@ from array import array
 from kestrel.service.text.trace import Edit, Traced
 
 _MAX_MARKS = 30  # combining marks on one base, as in the Stream-Safe Text Format of UAX #15; more is an attack on NFC
+_MAX_REPEATS = 3  # of one punctuation mark or symbol: a line of dashes or dots is no word of that length
 _ZERO_WIDTH_JOINERS = "\u200c\u200d"
 _EMOJI = re.compile(
     "[\U0001f000-\U0001fbff\u2300-\u23ff\u2600-\u27bf\u2b00-\u2bff\u20e3\ufe00-\ufe0f\U000e0000-\U000e01ef]"
@@ -20,7 +21,8 @@ _JOINING = re.compile("[\u1160-\u11ff]")
 def clean(text: str) -> str:
     """The text as it will be spoken: NFC, without emoji, control and invisible format characters, single spaces.
 
-    A paragraph break becomes one blank line; every other run of white space becomes one space. Idempotent.
+    A paragraph break becomes one blank line; every other run of white space becomes one space. Of a punctuation mark
+    that is repeated at most three are kept. Idempotent.
     """
     return cleaned(Traced.of(text)).text
 
@@ -65,6 +67,8 @@ def _without_silent(traced: Traced) -> Traced:
             if char in _ZERO_WIDTH_JOINERS and kept and not space and unicodedata.category(kept[-1])[0] in "LM":
                 keep(char, *traced.span(index, index + 1))
                 marks = 0
+        elif category[0] in "PS" and not space and kept[-_MAX_REPEATS:] == [char] * _MAX_REPEATS:
+            continue
         else:
             first, last = traced.span(index, index + 1)
             if space and kept:
