@@ -41,7 +41,7 @@ class Model {
     void prefill(Session &session);
     void slow_step(const std::vector<Session *> &sessions);
     int next_semantic(Session &session); // a code, or -1 if the session ended or waits for text
-    int draw(Session &session); // -1 if the scores are not finite
+    int draw(Session &session);          // -1 if the scores are not finite
     void fast_frames(const std::vector<Session *> &sessions, const std::vector<int> &semantic);
     void decode_ready(Session &session);
     void charge(Session &session, ks_phase phase, uint64_t ns, uint64_t count);
