@@ -100,18 +100,14 @@ def test_a_failed_job_says_why_and_the_next_one_runs(tmp_path: Path) -> None:
 
     fake.on_submit = second_fails
     with serving(fake, tmp_path, request_timeout=0.3) as client:
-        for text, code, told in [
-            (THREE, "engine_error", "out of memory"),
-            ("Well then. This is unspeakable.", "invalid_text", "cannot be spoken"),
-        ]:
-            job = client.submit(text)
-            body = client.until(job, "failed")
-            assert body["error"]["code"] == code
-            assert told in body["error"]["message"]
-            assert body["sentences_done"] == 1
-            reply = client.get(f"/v1/jobs/{job}/audio")
-            assert reply.status_code == 409
-            assert told in reply.json()["error"]["message"]
+        job = client.submit(THREE)
+        body = client.until(job, "failed")
+        assert body["error"]["code"] == "engine_error"
+        assert "out of memory" in body["error"]["message"]
+        assert body["sentences_done"] == 1
+        reply = client.get(f"/v1/jobs/{job}/audio")
+        assert reply.status_code == 409
+        assert "out of memory" in reply.json()["error"]["message"]
         fake.on_submit = lambda stream: stream.end()
         assert client.until(client.submit(), "failed")["error"]["code"] == "no_audio"
         fake.on_submit = None
@@ -123,7 +119,7 @@ def test_a_failed_job_says_why_and_the_next_one_runs(tmp_path: Path) -> None:
         fake.on_submit = speaking
         client.until(client.submit(), "completed")
         assert client.readiness()["running"] == 0
-        assert 'tts_jobs_ended_total{outcome="failed"} 4.0' in client.get("/metrics").text
+        assert 'tts_jobs_ended_total{outcome="failed"} 3.0' in client.get("/metrics").text
 
 
 def test_an_engine_that_dies_leaves_the_job_to_the_next_server(tmp_path: Path) -> None:

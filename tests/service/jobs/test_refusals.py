@@ -16,6 +16,7 @@ from tests.service.jobs.serving import serving, speaking
     [
         ({"text": ""}, "invalid_value", "text"),
         ({"text": "..."}, "invalid_text", "text"),
+        ({"text": "Well then. This is unspeakable."}, "invalid_text", "text"),
         ({"text": "x" * 101}, "text_too_long", "text"),
         ({"text": "Well.", "stream": True}, "invalid_value", "stream"),
         ({"text": "Well.", "timings": True}, "invalid_value", "timings"),
