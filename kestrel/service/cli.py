@@ -25,6 +25,8 @@ out = Console()
 err = Console(stderr=True, highlight=False)
 
 FAILED, USAGE, INTERRUPTED = 1, 2, 130
+# A player goes by the name: a WAV file must not be called one of these.
+OTHER_FORMATS = (".mp3", ".opus", ".ogg", ".aac", ".m4a", ".mp4", ".flac", ".pcm", ".raw")
 
 ModelOption = Annotated[
     str | None, typer.Option(help="Name of a built-in model, or the path of a GGUF file.", show_default="default")
@@ -139,6 +141,9 @@ def say(
 
         if output == "-" and sys.stdout.isatty():
             _stop("not writing audio to a terminal; give a file, or pipe it to a player", USAGE)
+        ending = Path(output).suffix.lower()
+        if ending in OTHER_FORMATS:
+            _stop(f"`say` writes WAV, not {ending}; name the file .wav (the server gives the other formats)", USAGE)
         words = sys.stdin.read() if text == "-" else text
         request = SpeechRequest(
             text=words, voice=voice, language=language, seed=seed, temperature=temperature, top_p=top_p, top_k=top_k,

@@ -45,6 +45,7 @@ def test_models_and_voices() -> None:
         (["voices", "--model", "nothing"], 1, "built-in models: default"),
         (["say", "Hi.", "-o", "{tmp}/x.wav", "--voice", "alto"], 2, "valid: default"),
         (["say", "...", "-o", "{tmp}/x.wav"], 2, "letter or digit"),
+        (["say", "Hi.", "-o", "{tmp}/x.MP3"], 2, "writes WAV"),
         (["say", "Hi.", "-o", "{tmp}/none/x.wav"], 1, "No such file"),
         (["say", "Hi.", "-o", "{tmp}/x.wav", "--top-p", "2"], 2, "less than or equal to 1"),
         (["say", "Hi.", "-o", "{tmp}/x.wav", "--model", "nothing"], 1, "built-in models: default"),
